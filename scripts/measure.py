@@ -1,0 +1,40 @@
+"""Arrivals and schedule -> requests, merges, telemetry and manifest of one real measurement."""
+
+import os
+from pathlib import Path
+
+from safesync import config
+from safesync.job import job
+from safesync.sidecar.measure import Measurement
+
+wildcards, params = snakemake.wildcards, snakemake.params
+identity = {
+    "run": wildcards.run,
+    "regime": wildcards.regime,
+    "seed": int(wildcards.seed),
+    "policy": wildcards.policy,
+    "draw": int(wildcards.draw),
+}
+name = "measure {regime} seed {seed} {policy} draw {draw}".format(**identity)
+
+with job(name, snakemake.log[0]) as say:
+    # params leave out what can't change a measurement, so that editing it reruns none
+    whole = config.load(snakemake.config)
+    Measurement(
+        identity=identity,
+        horizon_s=params.horizon_s,
+        sidecar=whole.sidecar.model_dump(mode="json"),
+        model_name=params.model,
+        cores=params.cores,
+        client=params.client,
+        merge=params.merge,
+        arrivals=Path(snakemake.input.arrivals),
+        schedule=Path(snakemake.input.schedule),
+        model=Path(snakemake.input.model).with_suffix(""),
+        requests=Path(snakemake.output.requests),
+        merges=Path(snakemake.output.merges),
+        telemetry=Path(snakemake.output.telemetry),
+        manifest=Path(snakemake.output.manifest),
+        scratch=Path(f"results/{wildcards.run}/.scratch") / str(os.getpid()),
+        log_folder=Path(snakemake.log[0]).parent,
+    ).run(say)

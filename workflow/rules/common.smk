@@ -1,0 +1,81 @@
+# What the config asks for, as plain lists and input functions that the rules share.
+import json
+from hashlib import sha256
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from safesync import config as settings
+from safesync.sources import library
+
+try:
+    CONFIG = settings.load(config, " + ".join(map(str, workflow.configfiles)))
+except settings.ConfigError as error:
+    raise WorkflowError(str(error))
+
+RUN = CONFIG.run
+POLICIES = {entry.id: entry for entry in CONFIG.policies}
+CALIBRATED = [(regime, seed) for regime in CONFIG.regimes for seed in CONFIG.seeds.calibration]
+JUDGED = [(regime, seed) for regime in CONFIG.regimes for seed in CONFIG.seeds.judge]
+BLOCKS = [*CALIBRATED, *JUDGED]
+
+REPLAY = "regime={regime}/seed={seed}/policy={policy}/draw={draw}"
+
+
+def plain(section):
+    """Parameters that Snakemake compares by repr: nested lists, dicts and scalars only."""
+    return section.model_dump(mode="json")
+
+
+def control(budget):
+    return f"matched_random_{budget}"
+
+
+def budgets(regime, seed):
+    """Budgets of the claims in a block, known once their schedules are."""
+    path = checkpoints.budgets.get(run=RUN, regime=regime, seed=seed).output.budgets
+    with open(path) as file:
+        return json.load(file)["budgets"]
+
+
+def control_schedules(wildcards):
+    return [
+        f"results/{RUN}/schedule/regime={regime}/seed={seed}/policy={control(budget)}/part.parquet"
+        for regime, seed in JUDGED
+        for budget in budgets(regime, seed)
+    ]
+
+
+def captures(regime, seed):
+    return ["nosync", "probe"] if (regime, seed) in CALIBRATED else ["nosync"]
+
+
+def replays(regime, seed):
+    """All (policy, draw) of a block, in the order of the tables."""
+    captured = [(capture, 0) for capture in captures(regime, seed)]
+    if (regime, seed) in CALIBRATED:
+        return captured
+    drawn = [
+        (control(budget), draw)
+        for budget in budgets(regime, seed)
+        for draw in range(CONFIG.controls.draws)
+    ]
+    return [*captured, *((policy, 0) for policy in POLICIES), *drawn]
+
+
+def tables(name, blocks, file="part.parquet"):
+    """Paths of one table for every replay of ``blocks``."""
+    return [
+        f"results/{RUN}/{name}/"
+        + REPLAY.format(regime=regime, seed=seed, policy=policy, draw=draw)
+        + f"/{file}"
+        for regime, seed in blocks
+        for policy, draw in replays(regime, seed)
+    ]
+
+
+def measurement_order(wildcards):
+    """Seeded random order inside a block, so that drift of the machine hits all policies alike."""
+    place = BLOCKS.index((wildcards.regime, int(wildcards.seed)))
+    name = f"{RUN}/{wildcards.regime}/{wildcards.seed}/{wildcards.policy}/{wildcards.draw}"
+    return (len(BLOCKS) - place) * 1000 + int(sha256(name.encode()).hexdigest(), 16) % 1000

@@ -1,0 +1,91 @@
+# REQUIRED INPUTS   every measurement of a block, the SLO threshold of its regime
+# OUTPUTS           threshold = results/{run}/slo/regime={regime}.json
+#                   scores    = results/{run}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet
+#                   verdict   = results/{run}/verdict.json
+
+
+rule slo_threshold:
+    input:
+        requests=lambda wildcards: (
+            []
+            if CONFIG.slo.threshold_s
+            else [
+                f"results/{RUN}/requests/regime={wildcards.regime}/seed={seed}/policy=nosync/draw=0/part.parquet"
+                for seed in CONFIG.seeds.calibration
+            ]
+        ),
+        script="scripts/slo_threshold.py",
+        library=library("protocol.threshold"),
+    output:
+        threshold="results/{run}/slo/regime={regime}.json",
+    log:
+        "results/{run}/logs/slo_threshold/regime={regime}.log",
+    benchmark:
+        "results/{run}/benchmarks/slo_threshold/regime={regime}.tsv"
+    params:
+        slo=plain(CONFIG.slo),
+        seeds=CONFIG.seeds.calibration,
+    resources:
+        machine=1,
+    script:
+        "../../scripts/slo_threshold.py"
+
+
+rule score:
+    input:
+        requests=lambda wildcards: tables("requests", [(wildcards.regime, int(wildcards.seed))]),
+        merges=lambda wildcards: tables("merges", [(wildcards.regime, int(wildcards.seed))]),
+        manifests=lambda wildcards: tables(
+            "manifest", [(wildcards.regime, int(wildcards.seed))], "manifest.json"
+        ),
+        arrivals="results/{run}/arrivals/regime={regime}/seed={seed}/part.parquet",
+        threshold="results/{run}/slo/regime={regime}.json",
+        script="scripts/score.py",
+        library=library("protocol.scores"),
+    output:
+        scores="results/{run}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet",
+    log:
+        "results/{run}/logs/score/regime={regime}/seed={seed}.log",
+    benchmark:
+        "results/{run}/benchmarks/score/regime={regime}/seed={seed}.tsv"
+    params:
+        replays=lambda wildcards: replays(wildcards.regime, int(wildcards.seed)),
+        kind=lambda wildcards: CONFIG.regimes[wildcards.regime].kind,
+        role=lambda wildcards: (
+            "calibration" if int(wildcards.seed) in CONFIG.seeds.calibration else "judge"
+        ),
+        corridor=plain(CONFIG.corridor),
+        merge_s=CONFIG.merge.merge_s,
+        horizon_s=CONFIG.horizon_s,
+        end_tolerance_s=CONFIG.merge.end_tolerance_s,
+        protocol=plain(CONFIG.protocol),
+    resources:
+        machine=1,
+    script:
+        "../../scripts/score.py"
+
+
+rule judge:
+    input:
+        scores=[
+            f"results/{RUN}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet"
+            for regime, seed in BLOCKS
+        ],
+        script="scripts/judge.py",
+        library=library("protocol"),
+    output:
+        verdict="results/{run}/verdict.json",
+    log:
+        "results/{run}/logs/judge.log",
+    benchmark:
+        "results/{run}/benchmarks/judge.tsv"
+    params:
+        protocol=plain(CONFIG.protocol),
+        claims=CONFIG.claims,
+        policies=[plain(entry) for entry in CONFIG.policies],
+        seeds=plain(CONFIG.seeds),
+        horizon_s=CONFIG.horizon_s,
+    resources:
+        machine=1,
+    script:
+        "../../scripts/judge.py"

@@ -1,0 +1,42 @@
+# REQUIRED INPUTS   arrivals, schedule, model checksums
+# OUTPUTS           requests, merges, telemetry = results/{run}/<table>/regime=…/seed=…/policy=…/draw=…/part.parquet
+#                   manifest = results/{run}/manifest/regime=…/seed=…/policy=…/draw=…/manifest.json
+# One job = one measurement = its own server process, alone on its machine. The library files of
+# the sidecar are no inputs: minutes of real time must not rerun for a comment. What changes the
+# measurement raises MEASUREMENT_VERSION instead.
+from safesync.sidecar.version import MEASUREMENT_VERSION
+
+
+def measured(section, *unmeasured):
+    """A section without the keys that can't change what is measured."""
+    return {key: value for key, value in plain(section).items() if key not in unmeasured}
+
+
+rule measure:
+    input:
+        arrivals="results/{run}/arrivals/regime={regime}/seed={seed}/part.parquet",
+        schedule="results/{run}/schedule/regime={regime}/seed={seed}/policy={policy}/part.parquet",
+        model=f"resources/models/{CONFIG.model.name}.json",
+    output:
+        requests="results/{run}/requests/regime={regime}/seed={seed}/policy={policy}/draw={draw}/part.parquet",
+        merges="results/{run}/merges/regime={regime}/seed={seed}/policy={policy}/draw={draw}/part.parquet",
+        telemetry="results/{run}/telemetry/regime={regime}/seed={seed}/policy={policy}/draw={draw}/part.parquet",
+        manifest="results/{run}/manifest/regime={regime}/seed={seed}/policy={policy}/draw={draw}/manifest.json",
+    log:
+        "results/{run}/logs/measure/regime={regime}/seed={seed}/policy={policy}/draw={draw}/measure.log",
+    benchmark:
+        "results/{run}/benchmarks/measure/regime={regime}/seed={seed}/policy={policy}/draw={draw}.tsv"
+    params:
+        version=MEASUREMENT_VERSION,
+        horizon_s=CONFIG.horizon_s,
+        sidecar=measured(CONFIG.sidecar, "port", "start_timeout_s"),
+        cores=plain(CONFIG.cores),
+        client=plain(CONFIG.client),
+        merge=measured(CONFIG.merge, "end_tolerance_s"),
+        model=CONFIG.model.name,
+    priority: measurement_order
+    resources:
+        machine=100,
+        runtime=int(CONFIG.horizon_s + CONFIG.client.drain_s + CONFIG.sidecar.start_timeout_s) // 60 + 5,
+    script:
+        "../../scripts/measure.py"

@@ -1,0 +1,22 @@
+# REQUIRED INPUTS   none (the model in the config)
+# OUTPUTS           checksums = resources/models/{model}.json, what measurements depend on
+# The folder resources/models/{model} is what the server reads; it is shared by all runs.
+
+
+rule prepare_model:
+    input:
+        script="scripts/prepare_model.py",
+        library=library("sidecar.model"),
+    output:
+        checksums="resources/models/{model}.json",
+    log:
+        "resources/models/logs/{model}.log",
+    benchmark:
+        "resources/models/benchmarks/{model}.tsv"
+    params:
+        model=plain(CONFIG.model),
+        folder="resources/models/{model}",
+    resources:
+        machine=1,
+    script:
+        "../../scripts/prepare_model.py"

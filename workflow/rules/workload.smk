@@ -1,0 +1,23 @@
+# REQUIRED INPUTS   none (the regime in the config)
+# OUTPUTS           arrivals = results/{run}/arrivals/regime={regime}/seed={seed}/part.parquet
+# One arrival trace per (regime, seed): the same for every policy and draw of the block.
+
+
+rule generate_arrivals:
+    input:
+        script="scripts/generate_arrivals.py",
+        library=library("workload"),
+    output:
+        arrivals="results/{run}/arrivals/regime={regime}/seed={seed}/part.parquet",
+    log:
+        "results/{run}/logs/generate_arrivals/regime={regime}/seed={seed}.log",
+    benchmark:
+        "results/{run}/benchmarks/generate_arrivals/regime={regime}/seed={seed}.tsv"
+    params:
+        arrivals=lambda wildcards: plain(CONFIG.regimes[wildcards.regime].arrivals),
+        tokens=lambda wildcards: plain(CONFIG.regimes[wildcards.regime].tokens),
+        horizon_s=CONFIG.horizon_s,
+    resources:
+        machine=1,
+    script:
+        "../../scripts/generate_arrivals.py"
