@@ -74,6 +74,19 @@ def tables(name, blocks, file="part.parquet"):
     ]
 
 
+def schedules_of(blocks):
+    """The schedule behind every replay of ``blocks``, in the order of ``tables``."""
+    return [
+        f"results/{RUN}/schedule/regime={regime}/seed={seed}/policy={policy}/part.parquet"
+        for regime, seed in blocks
+        for policy, _ in replays(regime, seed)
+    ]
+
+
+def role(seed):
+    return "calibration" if int(seed) in CONFIG.seeds.calibration else "judge"
+
+
 def measurement_order(wildcards):
     """Seeded random order inside a block, so that drift of the machine hits all policies alike."""
     place = BLOCKS.index((wildcards.regime, int(wildcards.seed)))

@@ -2,6 +2,7 @@
 # OUTPUTS           threshold = results/{run}/slo/regime={regime}.json
 #                   scores    = results/{run}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet
 #                   verdict   = results/{run}/verdict.json
+from safesync.plan import OVERHEAD_S
 
 
 rule slo_threshold:
@@ -38,10 +39,11 @@ rule score:
         manifests=lambda wildcards: tables(
             "manifest", [(wildcards.regime, int(wildcards.seed))], "manifest.json"
         ),
+        schedules=lambda wildcards: schedules_of([(wildcards.regime, int(wildcards.seed))]),
         arrivals="results/{run}/arrivals/regime={regime}/seed={seed}/part.parquet",
         threshold="results/{run}/slo/regime={regime}.json",
         script="scripts/score.py",
-        library=library("protocol.scores"),
+        library=library("protocol.scores", "placement"),
     output:
         scores="results/{run}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet",
     log:
@@ -51,9 +53,7 @@ rule score:
     params:
         replays=lambda wildcards: replays(wildcards.regime, int(wildcards.seed)),
         kind=lambda wildcards: CONFIG.regimes[wildcards.regime].kind,
-        role=lambda wildcards: (
-            "calibration" if int(wildcards.seed) in CONFIG.seeds.calibration else "judge"
-        ),
+        role=lambda wildcards: role(wildcards.seed),
         corridor=plain(CONFIG.corridor),
         merge_s=CONFIG.merge.merge_s,
         horizon_s=CONFIG.horizon_s,
@@ -71,8 +71,9 @@ rule judge:
             f"results/{RUN}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet"
             for regime, seed in BLOCKS
         ],
+        thresholds=expand("results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes),
         script="scripts/judge.py",
-        library=library("protocol"),
+        library=library("protocol.verdict"),
     output:
         verdict="results/{run}/verdict.json",
     log:
@@ -82,9 +83,10 @@ rule judge:
     params:
         protocol=plain(CONFIG.protocol),
         claims=CONFIG.claims,
-        policies=[plain(entry) for entry in CONFIG.policies],
+        baselines=[name for name, entry in POLICIES.items() if entry.policy == "fixed_h"],
         seeds=plain(CONFIG.seeds),
         horizon_s=CONFIG.horizon_s,
+        replay_s=CONFIG.horizon_s + OVERHEAD_S,
     resources:
         machine=1,
     script:

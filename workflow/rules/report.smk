@@ -8,6 +8,7 @@ rule report:
         merges=lambda wildcards: tables("merges", BLOCKS),
         telemetry=lambda wildcards: tables("telemetry", BLOCKS),
         manifests=lambda wildcards: tables("manifest", BLOCKS, "manifest.json"),
+        schedules=lambda wildcards: schedules_of(BLOCKS),
         verdict="results/{run}/verdict.json",
         scores=rules.judge.input.scores,
         thresholds=expand("results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes),
@@ -26,6 +27,11 @@ rule report:
         "results/{run}/benchmarks/report.tsv"
     params:
         config=plain(CONFIG),
+        replays=lambda wildcards: [
+            (regime, seed, role(seed), policy, draw)
+            for regime, seed in BLOCKS
+            for policy, draw in replays(regime, seed)
+        ],
     resources:
         machine=1,
     script:

@@ -1,0 +1,64 @@
+"""All measurements of a block and the SLO threshold -> one score row for each."""
+
+import pandas as pd
+
+from safesync.job import job
+from safesync.placement import Corridor
+from safesync.protocol.scores import score
+from safesync.protocol.validity import Limits
+from safesync.tables import read_document
+from safesync.tables.arrivals import ARRIVALS
+from safesync.tables.merges import MERGES
+from safesync.tables.requests import REQUESTS
+from safesync.tables.schedule import SCHEDULE
+from safesync.tables.scores import SCORES
+
+params, found, wildcards = snakemake.params, snakemake.input, snakemake.wildcards
+with job("score", snakemake.log[0]) as say:
+    threshold = read_document(found.threshold, ("metric", "threshold_s"))
+    limits = Limits(
+        lateness_s=params.protocol["lateness_limit"] * threshold["threshold_s"],
+        loop_lag_s=params.protocol["loop_lag_limit_s"],
+        merge_tolerance_s=params.end_tolerance_s,
+    )
+    corridor = Corridor(**params.corridor, merge_s=params.merge_s, horizon_s=params.horizon_s)
+    arrivals = ARRIVALS.read(found.arrivals)
+    nosync = REQUESTS.read(found.requests[0])
+    rows = []
+    for place, (path_policy, draw) in enumerate(params.replays):
+        schedule = SCHEDULE.read(found.schedules[place])
+        schedule = schedule[schedule["draw"] == draw]
+        starts_s = schedule["start_s"].to_numpy()
+        control, _, budget = path_policy.rpartition("_")
+        drawn = control == "matched_random" and budget.isdigit()
+        row = score(
+            REQUESTS.read(found.requests[place]),
+            MERGES.read(found.merges[place]),
+            schedule,
+            arrivals,
+            nosync,
+            slo_metric=threshold["metric"],
+            threshold_s=threshold["threshold_s"],
+            merge_s=params.merge_s,
+            feasible=path_policy == "nosync" or corridor.feasible(starts_s) is None,
+            identity={
+                "run": wildcards.run,
+                "tier": "vllm",
+                "regime": wildcards.regime,
+                "kind": params.kind,
+                "seed": int(wildcards.seed),
+                "role": params.role,
+                "policy": control if drawn else path_policy,
+                "draw": draw,
+                "budget": len(schedule),
+            },
+            manifest=read_document(found.manifests[place], ("figures", "fingerprint")),
+            limits=limits,
+        )
+        say(
+            f"{path_policy} draw {draw}: {row['violation_rate']:.1%} violations, "
+            f"lateness p99 {row['lateness_p99_s'] * 1e3:.1f} ms"
+            + ("" if row["valid"] else f", INVALID: {row['invalid_reason']}")
+        )
+        rows.append(row)
+    SCORES.write(snakemake.output.scores, pd.DataFrame(rows))
