@@ -258,7 +258,7 @@ class _Run:
     def _go(self) -> tuple[int, int]:
         t0_ns = time.monotonic_ns() + int(LEAD_S * 1e9)
         t0_unix_ns = time.time_ns() + t0_ns - time.monotonic_ns()
-        write_document(self.scratch / "go.json", {"t0_ns": t0_ns})
+        write_document(self.scratch / "go.json", {"t0_ns": t0_ns, "t0_unix_ns": t0_unix_ns})
         return t0_ns, t0_unix_ns
 
     def _attend(self, client: Child, ranks: list[Child], t0_ns: int) -> None:

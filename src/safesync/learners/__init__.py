@@ -1,0 +1,1 @@
+"""DiLoCo learners: what the islands' training progress looks like, by inner step."""

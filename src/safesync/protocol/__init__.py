@@ -1,0 +1,10 @@
+"""The protocol: from the tables of replays to what may be claimed of a policy.
+
+- `scores.score`: one replay -> one row of SCORES; `validity.Limits` what a measurement may be off.
+- `threshold.auto_threshold`, `threshold.fixed_threshold`: the SLO threshold of a regime.
+- `verdict.judge`: all score rows -> the verdict document, whose schema is `document`.
+- `gates.Gate`, `gates.Scope`: carry in the gates that other stages compute.
+- `statistics`: the tests over blocks.
+
+Nothing is imported here, so that a rule depends on the modules that it names and no others.
+"""

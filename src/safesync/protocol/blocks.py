@@ -1,0 +1,84 @@
+"""A block's share of the evidence on one policy: its row, its draws, its capture."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+NOSYNC = "nosync"
+CONTROL = "matched_random"
+SPACING = "matched_spacing"
+PROBE = "probe"
+NOT_POLICIES = (NOSYNC, PROBE, CONTROL, SPACING)
+
+_KEY = ["tier", "regime", "seed", "policy", "budget", "draw"]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One (regime, seed) on one tier, as seen by one policy.
+
+    ``own``: its SCORES row, as a frame of one row. ``draws``: the matched-random rows of its own
+    budget (K rows, possibly none). ``nosync``: the capture's rows (more than one when an anchor
+    was repeated).
+    ``control_budgets``: the budgets for which the block has any matched-random row.
+    """
+
+    seed: int
+    own: pd.DataFrame
+    draws: pd.DataFrame
+    nosync: pd.DataFrame
+    control_budgets: tuple[int, ...]
+
+    @property
+    def policy(self) -> pd.Series:
+        """The policy's SCORES row."""
+        return self.own.iloc[0]
+
+    @property
+    def replays(self) -> pd.DataFrame:
+        """Every SCORES row that the evidence rests on: capture, policy, draws."""
+        frames = [rows for rows in (self.nosync, self.own, self.draws) if len(rows)]
+        return pd.concat(frames, ignore_index=True)
+
+    @property
+    def difference(self) -> float:
+        """d_b: the policy's violation rate minus the mean of its draws (negative: better).
+
+        The excess differs from the rate by the capture of the same block, which cancels.
+        """
+        return float(self.policy["violation_rate"] - self.draws["violation_rate"].mean())
+
+
+def check_unique(scores: pd.DataFrame) -> None:
+    """Raise ValueError when a replay stands twice: it would count double in every mean."""
+    twice = scores[scores.duplicated(_KEY)]
+    if len(twice):
+        found = ", ".join(f"{name} {twice.iloc[0][name]}" for name in _KEY)
+        raise ValueError(f"scores hold {len(twice)} replays twice, the first: {found}")
+
+
+def collect(scores: pd.DataFrame, tier: str, regime: str, policy: str) -> Sequence[Block]:
+    """Return the blocks of ``policy``, by seed; ``scores`` holds judge rows only.
+
+    Of a policy with repeated replays in a block the lowest ``draw`` is the evidence: a mean of
+    repeats is not exchangeable with single draws.
+    """
+    here = scores[(scores["tier"] == tier) & (scores["regime"] == regime)]
+    blocks = []
+    for seed, rows in here.groupby("seed", sort=True):
+        own = rows[rows["policy"] == policy].sort_values("draw")
+        if own.empty:
+            continue
+        controls = rows[rows["policy"] == CONTROL]
+        budget = own["budget"].iloc[0]
+        blocks.append(
+            Block(
+                seed=int(seed),
+                own=own.head(1),
+                draws=controls[controls["budget"] == budget].sort_values("draw"),
+                nosync=rows[rows["policy"] == NOSYNC].sort_values("draw"),
+                control_budgets=tuple(sorted({int(b) for b in controls["budget"]})),
+            )
+        )
+    return blocks

@@ -1,0 +1,137 @@
+"""verdict.json: the fields, their units and meaning. Rates are shares (0.01 = 1 point).
+
+``VerdictDocument.model_json_schema()`` is the schema; infinity and NaN are refused, null means
+"there is no such figure".
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+VERSION = 1
+
+Word = Literal["EARNED", "PROVISIONAL", "TIED", "INCONCLUSIVE", "HARMFUL", "REFUSED"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class GateResult(_Part):
+    """One gate of one verdict."""
+
+    name: str
+    passed: bool | None = Field(description="null: not computed, so the verdict is provisional")
+    figure: float | None
+    limit: float | None
+    sentence: str
+    refuses: bool = Field(description="true: failing it means REFUSED; false: it withholds EARNED")
+
+
+class Gain(_Part):
+    """What the policy gains over the mean of its matched-random draws; positive is better."""
+
+    rate: float = Field(description="minus the mean of d over blocks, as a share of requests")
+    points: float = Field(description="the same in percentage points")
+    low_points: float | None = Field(description="lower end of the interval; null below 2 blocks")
+    high_points: float | None
+    level: float = Field(description="confidence of the interval")
+    note: str = Field(description="how the interval was computed, or why there is none")
+    requests_per_sidecar_10min: float = Field(description="offered rate x 600 s x gain")
+
+
+class PolicyBlock(_Part):
+    """One block: the policy beside its draws."""
+
+    seed: int
+    budget: int = Field(description="merges")
+    draws: int
+    violation_rate: float
+    excess_rate: float | None = Field(description="over the block's nosync capture")
+    draws_violation_rate: float | None = Field(description="mean of the draws")
+    draws_low: float | None = Field(description="lowest violation rate among the draws")
+    draws_high: float | None
+    difference: float | None = Field(
+        description="d: policy minus mean of its draws; negative: better"
+    )
+    conditional_p: float | None = Field(
+        description="the policy's place among the draws of this block, conditional on its trace"
+    )
+
+
+class TestResult(_Part):
+    """A p-value with the smallest that the design can give."""
+
+    __test__ = False  # not a test class to pytest
+
+    p: float
+    smallest: float = Field(description="smallest attainable p of this design")
+    arrangements: int
+    exact: bool = Field(description="false: seeded Monte Carlo, (r + 1) / (n + 1)")
+
+
+class Claim(_Part):
+    """p_claim, the larger of its two parts, and Holm over the family."""
+
+    p_claim: float
+    p_holm: float
+    smallest: float = Field(description="smallest attainable p_claim")
+    randomization: TestResult = Field(description="conditional on these traces")
+    sign_flip: TestResult
+
+
+class Decomposition(_Part):
+    """policy - baseline = (draws - baseline) + (policy - draws), in points; negative: better."""
+
+    baseline: str
+    blocks: int
+    total_points: float
+    budget_points: float
+    placement_points: float
+
+
+class Settle(_Part):
+    """What would settle an INCONCLUSIVE, at the least."""
+
+    blocks: int = Field(description="judged blocks in all")
+    more_blocks: int
+    draws: int = Field(description="draws per block")
+    smallest_p: float = Field(description="smallest attainable p_claim with them")
+    replays: int = Field(description="further replays: per new block the capture, policy and draws")
+    wall_s: float = Field(description="their time at one measurement after another, seconds")
+    sentence: str
+
+
+class PolicyResult(_Part):
+    """Everything about one policy in one regime on one tier."""
+
+    tier: str
+    regime: str
+    policy: str
+    claimed: bool
+    verdict: Word | None = Field(description="null: not claimed before the run, so described only")
+    would_be: Word | None = Field(description="the verdict if every open gate passed")
+    sentence: str
+    gates: list[GateResult]
+    open_gates: list[str] = Field(description="names of the gates that were not computed")
+    gain: Gain | None
+    blocks: list[PolicyBlock]
+    claim: Claim | None = Field(description="test of a gain; null without draws or not claimed")
+    harm: Claim | None = Field(description="the mirrored test, its own Holm family")
+    decomposition: list[Decomposition]
+    settle: Settle | None
+
+
+class VerdictDocument(_Part):
+    """The whole of verdict.json."""
+
+    version: int
+    run: str
+    answer: str = Field(description="one sentence")
+    claims: list[str] = Field(description="declared before any run")
+    family: dict[str, int] = Field(description="tier -> hypotheses under Holm")
+    seeds: dict[str, list[int]] = Field(description="role -> seeds")
+    protocol: dict[str, float] = Field(description="the values that the verdicts rest on")
+    thresholds_s: dict[str, float] = Field(description="regime -> SLO threshold, seconds")
+    verdicts: list[PolicyResult] = Field(description="claimed policies, strongest tier first")
+    described: list[PolicyResult] = Field(description="the others: no verdict")

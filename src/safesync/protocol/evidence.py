@@ -1,0 +1,172 @@
+"""The evidence on one policy: its blocks, the tests on them, and the split of its effect."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
+
+from safesync.protocol import document as doc
+from safesync.protocol.blocks import Block, collect
+from safesync.protocol.statistics import (
+    Interval,
+    PValue,
+    mean_interval,
+    randomization_test,
+    sign_flip_test,
+)
+
+TIERS = ("vllm", "emulator", "overlap")  # strongest evidence first
+TEN_MINUTES_S = 600.0
+
+
+class Rules(BaseModel):
+    """The values that verdicts rest on (config section ``protocol``); unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    alpha: float = Field(0.05, gt=0, lt=1)
+    min_gain: float = Field(0.01, ge=0, lt=1)  # violation rate: 0.01 is 1 point
+    min_blocks: int = Field(5, ge=1)
+    lateness_limit: float = Field(0.02, gt=0)  # share of the SLO threshold
+    loop_lag_limit_s: float = Field(0.1, gt=0)
+    merge_seconds_tolerance: float = Field(0.05, gt=0)
+    anchor_noise: float = Field(0.01, ge=0)  # violation rate between repeated captures
+    interval_level: float = Field(0.90, gt=0, lt=1)
+    monte_carlo: int = Field(99_999, ge=1)
+    monte_carlo_seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What every case of a run shares.
+
+    ``judged``: SCORES rows of role judge. ``thresholds_s``: regime -> SLO threshold, seconds.
+    ``horizon_s``: length of a trace. ``replay_s``: wall time of one replay, seconds.
+    """
+
+    judged: pd.DataFrame
+    rules: Rules
+    thresholds_s: dict[str, float]
+    horizon_s: float
+    replay_s: float
+    baselines: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One policy's evidence in one (tier, regime).
+
+    ``differences``: d_b per block (a rate; negative: better). ``better`` and ``worse``: blocked
+    randomization test and sign-flip test of a gain and of a harm. Without a block, or with a
+    block that lacks draws, there are no differences, interval and tests.
+    """
+
+    tier: str
+    regime: str
+    policy: str
+    blocks: Sequence[Block]
+    differences: list[float]
+    interval: Interval | None
+    better: tuple[PValue, PValue] | None
+    worse: tuple[PValue, PValue] | None
+
+    @property
+    def gain(self) -> float | None:
+        """Mean over blocks of draws minus policy, a rate; positive: fewer violations."""
+        return None if self.interval is None else -self.interval.mean
+
+    @property
+    def draws(self) -> int:
+        """K: the fewest draws that any block has."""
+        return min((len(block.draws) for block in self.blocks), default=0)
+
+
+def pairs_of(judged: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return (tier, regime) in the rows, strongest tier first."""
+    unknown = sorted(set(judged["tier"]) - set(TIERS))
+    if unknown:
+        raise ValueError(f"unknown tier {unknown}; expected one of {TIERS}")
+    found = {(str(t), str(r)) for t, r in zip(judged["tier"], judged["regime"], strict=True)}
+    return sorted(found, key=lambda pair: (TIERS.index(pair[0]), pair[1]))
+
+
+def gather(study: Study, tier: str, regime: str, policy: str) -> Case:
+    """Return the evidence on ``policy``, tested by the rules of the study."""
+    blocks = collect(study.judged, tier, regime, policy)
+    if not blocks or any(block.draws.empty for block in blocks):
+        return Case(tier, regime, policy, blocks, [], None, None, None)
+    differences = [block.difference for block in blocks]
+    own = [float(block.policy["violation_rate"]) for block in blocks]
+    draws = [block.draws["violation_rate"].tolist() for block in blocks]
+    rules = study.rules
+    chance = {"monte_carlo": rules.monte_carlo, "seed": rules.monte_carlo_seed}
+    better, worse = (
+        (
+            randomization_test(own, draws, alternative=side, **chance),
+            sign_flip_test(differences, alternative=side, **chance),
+        )
+        for side in ("less", "greater")
+    )
+    interval = mean_interval(differences, rules.interval_level)
+    return Case(tier, regime, policy, blocks, differences, interval, better, worse)
+
+
+def describe_block(block: Block) -> doc.PolicyBlock:
+    """Return the block's figures as the verdict document lists them."""
+    row, rates = block.policy, block.draws["violation_rate"]
+    excess = float(row["excess_rate"])
+    facts = {
+        "seed": block.seed,
+        "budget": int(row["budget"]),
+        "draws": len(rates),
+        "violation_rate": float(row["violation_rate"]),
+        "excess_rate": excess if np.isfinite(excess) else None,
+    }
+    if rates.empty:
+        names = ("draws_violation_rate", "draws_low", "draws_high", "difference", "conditional_p")
+        return doc.PolicyBlock(**facts, **dict.fromkeys(names))
+    return doc.PolicyBlock(
+        **facts,
+        draws_violation_rate=float(rates.mean()),
+        draws_low=float(rates.min()),
+        draws_high=float(rates.max()),
+        difference=block.difference,
+        conditional_p=randomization_test([row["violation_rate"]], [rates.tolist()]).p,
+    )
+
+
+def requests_10min(case: Case, horizon_s: float) -> float:
+    """Return gain x offered rate x 600 s, requests; the offered rate is the blocks' mean."""
+    rate = float(np.mean([block.policy["requests"] for block in case.blocks])) / horizon_s
+    return case.gain * rate * TEN_MINUTES_S
+
+
+def decompose(study: Study, case: Case) -> list[doc.Decomposition]:
+    """Split policy - baseline into budget and placement, over the blocks that hold both."""
+    parts = []
+    for baseline in study.baselines:
+        if baseline == case.policy:
+            continue
+        others = {
+            block.seed: float(block.policy["violation_rate"])
+            for block in collect(study.judged, case.tier, case.regime, baseline)
+        }
+        shared = [b for b in case.blocks if b.seed in others and not b.draws.empty]
+        if not shared:
+            continue
+        placement = 100 * float(np.mean([block.difference for block in shared]))
+        budget = 100 * float(
+            np.mean([b.draws["violation_rate"].mean() - others[b.seed] for b in shared])
+        )
+        parts.append(
+            doc.Decomposition(
+                baseline=baseline,
+                blocks=len(shared),
+                total_points=budget + placement,
+                budget_points=budget,
+                placement_points=placement,
+            )
+        )
+    return parts

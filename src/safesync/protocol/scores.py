@@ -1,0 +1,170 @@
+"""One replay becomes one row of SCORES: latencies, violations, overlap, load and validity."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from safesync.protocol.percentiles import percentile
+from safesync.protocol.validity import Limits, faults, lateness_s
+from safesync.tables.arrivals import arrivals_sha256
+from safesync.tables.requests import STATUSES
+from safesync.tables.scores import SCORES
+
+METRICS = ("e2e", "ttft", "tpot")
+IDENTITY = ("run", "tier", "regime", "kind", "seed", "role", "policy", "draw", "budget")
+_QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+
+
+class ScoreError(ValueError):
+    """The tables of a replay do not belong together; the message is one sentence."""
+
+
+def score(
+    requests: pd.DataFrame,
+    merges: pd.DataFrame,
+    schedule_draw: pd.DataFrame,
+    arrivals: pd.DataFrame,
+    nosync_requests: pd.DataFrame,
+    *,
+    slo_metric: str,
+    threshold_s: float,
+    merge_s: float,
+    feasible: bool,
+    identity: Mapping,
+    manifest: Mapping,
+    limits: Limits | None = None,
+) -> dict:
+    """Return one row of SCORES for one replay.
+
+    ``requests``, ``merges``, ``arrivals``: the replay's tables. ``schedule_draw``: the rows of
+    SCHEDULE of the one draw that was replayed. ``nosync_requests``: the REQUESTS of the block's
+    nosync capture (for the capture itself: its own rows). ``merge_s``: planned length of a merge
+    window, seconds. ``feasible``: whether the schedule stays inside the corridor. ``identity``:
+    the values of ``IDENTITY``. ``manifest``: its ``fingerprint``; of a measurement also what
+    ``validity.faults`` reads. ``limits``: of a measurement; None for an engine that computes and
+    so has no client to be late.
+
+    Percentiles are nearest-rank over the raw rows. The plain columns run over all requests with
+    a request that did not succeed at +infinity (Parquet holds it as such); the ``*_ok_s`` columns
+    run over successes. A success of fewer than two tokens has no TPOT: it is in no TPOT
+    percentile and cannot violate a TPOT objective. NaN stands where there is no value at all.
+
+    Raises ScoreError when the rows of ``requests`` are not exactly those of ``arrivals`` or when
+    a name is unknown: a lost row would shrink a denominator.
+    """
+    if slo_metric not in METRICS:
+        raise ScoreError(f"slo metric '{slo_metric}' is unknown; expected one of {METRICS}")
+    missing = [name for name in IDENTITY if name not in identity]
+    if missing:
+        raise ScoreError(f"the replay's identity lacks {missing}")
+    _check_rows(requests, arrivals)
+    if len(schedule_draw) != identity["budget"]:
+        raise ScoreError(
+            f"budget {identity['budget']} differs from the {len(schedule_draw)} merges scheduled"
+        )
+
+    trace = arrivals_sha256(arrivals)
+    wrong = []
+    if limits is not None:
+        wrong = faults(
+            requests, merges, manifest, arrivals_sha256=trace, merge_s=merge_s, limits=limits
+        )
+    succeeded = requests["status"].to_numpy() == "ok"
+    violating = violates(requests, slo_metric, threshold_s)
+    violation_rate = _share(violating)
+    sent = requests["sent_s"].notna().to_numpy()
+    prompts = arrivals.set_index("request_id")["prompt_tokens"]
+    row = {name: identity[name] for name in IDENTITY}
+    row |= {
+        "requests": len(requests),
+        "ok": int(succeeded.sum()),
+        "failed": int(requests["status"].isin(["error", "timeout"]).sum()),
+        "censored": int((requests["status"] == "censored").sum()),
+        "violations": int(violating.sum()),
+        "violation_rate": violation_rate,
+        "excess_rate": violation_rate - _share(violates(nosync_requests, slo_metric, threshold_s)),
+        "overlap": schedule_overlap(nosync_requests, schedule_draw["start_s"], merge_s),
+        "offered_prompt_tokens": int(prompts.loc[requests["request_id"][sent]].sum()),
+        "sent": int(sent.sum()),
+        "arrivals_sha256": trace,
+        "lateness_p99_s": percentile(lateness_s(requests), 0.99),
+        "loop_lag_p99_s": _number(manifest.get("figures", {}).get("loop_lag_p99_s")),
+        "merge_seconds": float((merges["end_s"] - merges["start_s"]).sum()),
+        "planned_merge_seconds": len(schedule_draw) * merge_s,
+        "feasible": bool(feasible),
+        "valid": not wrong,
+        "invalid_reason": "; ".join(wrong) or None,
+        "fingerprint": str(manifest["fingerprint"]),
+    }
+    for metric in METRICS:
+        values = metric_s(requests, metric)
+        defined = values[~np.isnan(values)]
+        for name, quantile in _QUANTILES.items():
+            row[f"{metric}_{name}_s"] = percentile(defined, quantile)
+            row[f"{metric}_{name}_ok_s"] = percentile(defined[np.isfinite(defined)], quantile)
+    return {name: row[name] for name in SCORES.schema.names}
+
+
+def metric_s(requests: pd.DataFrame, metric: str) -> np.ndarray:
+    """Return the latency of every request, seconds, shape (n,), in the rows' order.
+
+    ``e2e`` = done - arrival, ``ttft`` = first token - arrival, both from the *scheduled* arrival;
+    ``tpot`` = (last token - first token) / (output tokens - 1). A request that did not succeed is
+    +infinity; a success without the quantity (one token: no TPOT) is NaN.
+    """
+    if metric == "e2e":
+        values = (requests["done_s"] - requests["arrival_s"]).to_numpy(float)
+    elif metric == "ttft":
+        values = (requests["first_token_s"] - requests["arrival_s"]).to_numpy(float)
+    else:
+        gaps = requests["output_tokens"].to_numpy(float) - 1
+        span = (requests["last_token_s"] - requests["first_token_s"]).to_numpy(float)
+        values = np.divide(span, gaps, out=np.full(len(requests), np.nan), where=gaps >= 1)
+    return np.where(requests["status"].to_numpy() == "ok", values, np.inf)
+
+
+def violates(requests: pd.DataFrame, metric: str, threshold_s: float) -> np.ndarray:
+    """Return which requests broke the objective, bool, shape (n,): too slow, or not succeeded."""
+    return metric_s(requests, metric) > threshold_s
+
+
+def exposed(nosync_requests: pd.DataFrame, start_s: float, end_s: float) -> np.ndarray:
+    """Return which requests a window [start, end) meets in the nosync capture, bool, shape (n,).
+
+    A request is met when it is in flight at the start or arrives inside the window. Its interval
+    in *nosync* decides: its slowness under merges must not decide whether it counts as exposed.
+    """
+    arrival = nosync_requests["arrival_s"].to_numpy()
+    in_flight = (arrival <= start_s) & (start_s < nosync_requests["done_s"].to_numpy())
+    return in_flight | ((arrival >= start_s) & (arrival < end_s))
+
+
+def schedule_overlap(nosync_requests: pd.DataFrame, starts_s, merge_s: float) -> int:
+    """Return the requests that the windows of a schedule meet, summed over its windows.
+
+    ``starts_s`` (k,) in seconds; a request that meets two windows counts twice.
+    """
+    return int(sum(exposed(nosync_requests, s, s + merge_s).sum() for s in starts_s))
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else float(value)
+
+
+def _share(flags: np.ndarray) -> float:
+    return float(flags.mean()) if flags.size else np.nan
+
+
+def _check_rows(requests: pd.DataFrame, arrivals: pd.DataFrame) -> None:
+    if len(requests) != len(arrivals) or set(requests["request_id"]) != set(arrivals["request_id"]):
+        raise ScoreError(
+            f"{len(requests)} rows of requests do not match {len(arrivals)} arrivals by "
+            "request_id; a measurement keeps one row per arrival"
+        )
+    due = arrivals.set_index("request_id")["arrival_s"].loc[requests["request_id"]].to_numpy()
+    if not np.allclose(due, requests["arrival_s"].to_numpy(), rtol=0, atol=1e-6):
+        raise ScoreError("requests carry other arrival times than the block's arrivals")
+    unknown = sorted(set(requests["status"]) - set(STATUSES))
+    if unknown:
+        raise ScoreError(f"unknown request status {unknown}; expected one of {list(STATUSES)}")

@@ -1,0 +1,82 @@
+"""Whether a real replay was measured within its limits (gate 1, per replay)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from safesync.protocol.percentiles import percentile
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a measurement may be off by, seconds.
+
+    ``lateness_s``: client lateness p99 (config: a share of the SLO threshold). ``loop_lag_s``:
+    p99 of the client's loop lag. ``merge_tolerance_s``: start and end of a merge against plan.
+    """
+
+    lateness_s: float
+    loop_lag_s: float
+    merge_tolerance_s: float
+
+
+def faults(
+    requests: pd.DataFrame,
+    merges: pd.DataFrame,
+    manifest: Mapping,
+    *,
+    arrivals_sha256: str,
+    merge_s: float,
+    limits: Limits,
+) -> list[str]:
+    """Return what makes the replay invalid, a sentence each; empty when it is valid.
+
+    ``manifest``: of the measurement, with ``arrivals_sha256`` and ``figures`` (``loop_lag_p99_s``
+    in seconds, ``prefix_hits``; null: the server does not tell). A figure at its limit is valid.
+    """
+    figures = manifest["figures"]
+    found = []
+    late = percentile(lateness_s(requests), 0.99)
+    if late > limits.lateness_s:
+        found.append(f"client lateness p99 {_seconds(late)}, limit {_seconds(limits.lateness_s)}")
+    lag = figures["loop_lag_p99_s"]
+    if lag is None or lag > limits.loop_lag_s:
+        said = "unknown" if lag is None else _seconds(lag)
+        found.append(f"client loop lag p99 {said}, limit {_seconds(limits.loop_lag_s)}")
+    for what, error in merge_errors_s(merges, merge_s).items():
+        if error > limits.merge_tolerance_s:
+            found.append(
+                f"a merge {what} {_seconds(error)} off plan, "
+                f"tolerance {_seconds(limits.merge_tolerance_s)}"
+            )
+    idle = merges[(merges["rounds"] < 1) | (merges["reduced_bytes"] < 1)]
+    if len(idle):
+        found.append(f"{len(idle)} of {len(merges)} merges reduced nothing")
+    if figures.get("prefix_hits"):
+        found.append(f"the server reused {figures['prefix_hits']:g} cached prompt tokens")
+    if manifest["arrivals_sha256"] != arrivals_sha256:
+        found.append("it was measured on other arrivals than the block's")
+    return found
+
+
+def lateness_s(requests: pd.DataFrame) -> np.ndarray:
+    """Return how late the client sent each request, seconds, shape (n,); never sent: +infinity."""
+    return (requests["sent_s"] - requests["arrival_s"]).fillna(np.inf).to_numpy(float)
+
+
+def merge_errors_s(merges: pd.DataFrame, merge_s: float) -> dict[str, float]:
+    """Return the worst distance from plan at which a merge started and ended, seconds."""
+    if merges.empty:
+        return {"started": 0.0, "ended": 0.0}
+    return {
+        "started": float((merges["start_s"] - merges["planned_s"]).abs().max()),
+        "ended": float((merges["end_s"] - merges["planned_s"] - merge_s).abs().max()),
+    }
+
+
+def _seconds(value: float) -> str:
+    if not np.isfinite(value):
+        return "infinite (requests were never sent)"
+    return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"

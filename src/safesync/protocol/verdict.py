@@ -1,0 +1,410 @@
+"""From score rows to verdicts: one per claimed policy, regime and tier."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import get_args
+
+import pandas as pd
+
+from safesync.protocol import document as doc
+from safesync.protocol import gates as g
+from safesync.protocol.blocks import NOT_POLICIES, check_unique
+from safesync.protocol.evidence import (
+    TIERS,
+    Case,
+    Rules,
+    Study,
+    decompose,
+    describe_block,
+    gather,
+    pairs_of,
+    requests_10min,
+)
+from safesync.protocol.statistics import (
+    Interval,
+    PValue,
+    blocks_to_narrow,
+    blocks_to_resolve,
+    holm,
+)
+
+_NAMED = 3  # a sentence names so many cases, above that it counts them
+
+
+def judge(
+    scores: pd.DataFrame,
+    protocol: Mapping,
+    claims: Sequence[str],
+    *,
+    thresholds_s: Mapping[str, float],
+    horizon_s: float,
+    replay_s: float,
+    baselines: Sequence[str] = (),
+    given_gates: Sequence[tuple[g.Scope, g.Gate]] = (),
+    seeds: Mapping[str, Sequence[int]] | None = None,
+) -> dict:
+    """Return the verdict document (``document.VerdictDocument`` as plain JSON values).
+
+    ``scores``: rows of SCORES; only those with role ``judge`` are evidence. ``protocol``: values
+    of ``Rules``. ``claims``: policy ids declared before any run; each is tested in every regime
+    of every tier, and Holm's family is all of those of one tier. ``thresholds_s``: regime -> SLO
+    threshold, seconds (the lateness limit is a share of it). ``horizon_s``: length of a trace.
+    ``replay_s``: wall time of one replay, seconds, for "what would settle it". ``baselines``:
+    fixed-period policies that the effect is decomposed against. ``given_gates``: gates that other
+    stages computed (transfer, causality, training parity, matched spacing), each with the
+    verdicts it belongs to; they take the place of "not available yet". ``seeds``: role -> seeds,
+    printed in the document (default: those in ``scores``).
+
+    Raises ValueError for duplicate replays or a regime without a threshold.
+    """
+    rules = Rules(**protocol)
+    check_unique(scores)
+    judged = scores[scores["role"] == "judge"]
+    pairs = pairs_of(judged)
+    without = sorted({regime for _, regime in pairs} - set(thresholds_s))
+    if without:
+        raise ValueError(f"no SLO threshold for regime {without}")
+    study = Study(judged, rules, dict(thresholds_s), horizon_s, replay_s, tuple(baselines))
+
+    verdicts, family = [], {}
+    for tier in [tier for tier in TIERS if any(tier == t for t, _ in pairs)]:
+        regimes = [regime for t, regime in pairs if t == tier]
+        cases = [gather(study, tier, regime, claim) for regime in regimes for claim in claims]
+        family[tier] = len(cases)
+        verdicts += _decide_family(study, cases, given_gates)
+    described = [
+        _describe(study, gather(study, tier, regime, policy))
+        for tier, regime in pairs
+        for policy in _described_policies(judged, tier, regime, claims)
+    ]
+    return doc.VerdictDocument(
+        version=doc.VERSION,
+        run=str(scores["run"].iloc[0]) if len(scores) else "",
+        answer=_answer(verdicts),
+        claims=list(claims),
+        family=family,
+        seeds=_seeds(scores, seeds),
+        protocol=rules.model_dump(),
+        thresholds_s=dict(thresholds_s),
+        verdicts=verdicts,
+        described=described,
+    ).model_dump(mode="json")
+
+
+def _described_policies(
+    judged: pd.DataFrame, tier: str, regime: str, claims: Sequence[str]
+) -> list[str]:
+    here = judged[(judged["tier"] == tier) & (judged["regime"] == regime)]
+    return sorted(set(here["policy"]) - set(claims) - set(NOT_POLICIES))
+
+
+def _decide_family(
+    study: Study, cases: Sequence[Case], given: Sequence[tuple[g.Scope, g.Gate]]
+) -> list[doc.PolicyResult]:
+    """Adjust gains and harms over the declared family, then decide every case."""
+    tested = [case for case in cases if case.better]
+    better = iter(holm([_p_claim(case.better) for case in tested], len(cases)))
+    worse = iter(holm([_p_claim(case.worse) for case in tested], len(cases)))
+    results = []
+    for case in cases:
+        claim = _claim(case.better, next(better)) if case.better else None
+        harm = _claim(case.worse, next(worse)) if case.worse else None
+        results.append(_decide(study, case, claim, harm, len(cases), given))
+    return results
+
+
+def _p_claim(parts: tuple[PValue, PValue]) -> float:
+    return max(part.p for part in parts)
+
+
+def _claim(parts: tuple[PValue, PValue], p_holm: float) -> doc.Claim:
+    randomization, sign_flip = (
+        doc.TestResult(p=t.p, smallest=t.smallest, arrangements=t.arrangements, exact=t.exact)
+        for t in parts
+    )
+    return doc.Claim(
+        p_claim=_p_claim(parts),
+        p_holm=p_holm,
+        smallest=max(part.smallest for part in parts),
+        randomization=randomization,
+        sign_flip=sign_flip,
+    )
+
+
+def _decide(
+    study: Study,
+    case: Case,
+    claim: doc.Claim | None,
+    harm: doc.Claim | None,
+    family: int,
+    given: Sequence[tuple[g.Scope, g.Gate]],
+) -> doc.PolicyResult:
+    gates = _gates(study, case, claim, family, given)
+    failed = [gate for gate in gates if gate.refuses and gate.passed is False]
+    open_gates = [gate.name for gate in gates if gate.passed is None]
+    would_be = _word(study.rules, case, gates, harm)
+    verdict, settle = would_be, None
+    if failed:
+        verdict = would_be = "REFUSED"
+        sentence = f"gate '{failed[0].name}' failed. {failed[0].sentence}"
+    elif would_be == "EARNED":
+        sentence = _size(case, study, claim)
+        if open_gates:
+            verdict = "PROVISIONAL"
+            sentence = f"would be EARNED. {sentence} Not checked: {', '.join(open_gates)}."
+    elif would_be == "HARMFUL":
+        sentence = _size(case, study, harm)
+    elif would_be == "TIED":
+        margin = study.rules.min_gain * 100
+        sentence = (
+            f"{_points(case.interval)} lies inside \u00b1{margin:g} points of its matched-random "
+            "placements."
+        )
+    else:
+        resolved = any(gate.name == "resolution" and gate.passed for gate in gates)
+        settle = _settle(study, case, family, resolved)
+        sentence = _undecided(study, case, claim, resolved, settle)
+    return _result(
+        study,
+        case,
+        claimed=True,
+        verdict=verdict,
+        would_be=would_be,
+        sentence=sentence,
+        gates=[doc.GateResult(**asdict(gate)) for gate in gates],
+        open_gates=open_gates,
+        claim=claim,
+        harm=harm,
+        settle=settle,
+    )
+
+
+def _gates(
+    study: Study,
+    case: Case,
+    claim: doc.Claim | None,
+    family: int,
+    given: Sequence[tuple[g.Scope, g.Gate]],
+) -> list[g.Gate]:
+    """Return the gates of one verdict, in the protocol's order."""
+    rules, blocks = study.rules, case.blocks
+    elsewhere = {gate.name: gate for gate in g.later_gates(case.tier)}
+    elsewhere |= {
+        gate.name: gate
+        for scope, gate in given
+        if scope.covers(case.tier, case.regime, case.policy)
+    }
+    found = []
+    if blocks:
+        found += [
+            g.measurement_valid(
+                blocks,
+                lateness_limit_s=rules.lateness_limit * study.thresholds_s[case.regime],
+                loop_lag_limit_s=rules.loop_lag_limit_s,
+            ),
+            g.same_fingerprint(blocks, noise=rules.anchor_noise),
+            g.load_match(blocks),
+            g.budget_match(blocks, tolerance=rules.merge_seconds_tolerance),
+        ]
+    if claim is not None:
+        level = rules.alpha / family
+        found += [
+            g.resolution(len(blocks), claim.smallest, level=level, min_blocks=rules.min_blocks),
+            g.envelope(claim.p_holm, alpha=rules.alpha),
+            g.minimum_gain(case.gain, min_gain=rules.min_gain),
+        ]
+    found += elsewhere.values()
+    order = (
+        "measurement valid",
+        "fingerprint",
+        "effect-size transfer",
+        "no-sync load match",
+        "budget match",
+        "resolution",
+        "envelope",
+        "gain",
+        "matched spacing",
+        "causality",
+        "training parity",
+    )
+    places = {name: place for place, name in enumerate(order)}
+    return sorted(found, key=lambda gate: places.get(gate.name, len(order)))
+
+
+def _word(rules: Rules, case: Case, gates: Sequence[g.Gate], harm: doc.Claim | None) -> doc.Word:
+    """Return the verdict that the evidence gives when every gate that refuses is passed."""
+    if case.interval is None:
+        return "INCONCLUSIVE"
+    enough = len(case.blocks) >= rules.min_blocks
+    if enough and harm.p_holm <= rules.alpha and -case.gain >= rules.min_gain:
+        return "HARMFUL"
+    evidence = [gate for gate in gates if not gate.refuses]
+    if all(gate.passed is not False for gate in evidence):
+        return "EARNED"
+    low, high = case.interval.low, case.interval.high
+    if low is not None and low > -rules.min_gain and high < rules.min_gain:
+        return "TIED"
+    return "INCONCLUSIVE"
+
+
+def _points(interval: Interval) -> str:
+    """Return the gain in words: +1.23 points (90 % interval +0.50 to +1.90)."""
+    said = f"{-interval.mean * 100:+.2f} points"
+    if interval.low is None:
+        return f"a gain of {said}"
+    return (
+        f"a gain of {said} ({interval.level:.0%} interval {-interval.high * 100:+.2f} to "
+        f"{-interval.low * 100:+.2f})"
+    )
+
+
+def _size(case: Case, study: Study, claim: doc.Claim) -> str:
+    saved = abs(requests_10min(case, study.horizon_s))
+    what = "fewer" if case.gain > 0 else "more"
+    return (
+        f"{abs(case.gain) * 100:.2f} points {what} violations than its matched-random placements "
+        f"in {g.count(len(case.blocks), 'block')}, p {claim.p_holm:.2g} after Holm (smallest "
+        f"attainable {claim.smallest:.2g}): about {saved:.0f} requests per sidecar and ten minutes."
+    )
+
+
+def _undecided(
+    study: Study, case: Case, claim: doc.Claim | None, resolved: bool, settle: doc.Settle | None
+) -> str:
+    if not case.blocks:
+        return "No judged replay of this policy exists."
+    if claim is None:
+        return "No matched-random draw of its own budget exists to compare with."
+    rules = study.rules
+    design = f"{g.count(len(case.blocks), 'block')}, {g.count(case.draws, 'draw')}"
+    if not resolved:
+        return (
+            f"{design}: smallest attainable p = {claim.smallest:.2g}, INCONCLUSIVE; "
+            f"{settle.blocks} blocks would allow {settle.smallest_p:.2g}."
+        )
+    if claim.p_holm <= rules.alpha:
+        why = f"less than the {rules.min_gain * 100:g} points that a claim needs"
+    else:
+        why = "neither told from chance nor shown to be as small as the margin"
+    return (
+        f"{design}: {_points(case.interval)}, p {claim.p_holm:.2g} after Holm (smallest attainable "
+        f"{claim.smallest:.2g}), is {why}."
+    )
+
+
+def _settle(study: Study, case: Case, family: int, resolved: bool) -> doc.Settle | None:
+    """Return the fewest blocks that could settle the case, at the draws it has.
+
+    While p cannot fall to alpha over the family: the blocks with which it can. After that: the
+    blocks with which the interval, at the spread seen, is as narrow as the margin.
+    """
+    if case.interval is None:
+        return None
+    rules, draws = study.rules, case.draws
+    blocks = len(case.blocks)
+    if not resolved:
+        blocks = blocks_to_resolve(draws, rules.alpha / family, rules.min_blocks)
+        purpose = "so that p can fall low enough"
+    else:
+        narrow = blocks_to_narrow(case.differences, rules.min_gain, rules.interval_level)
+        blocks = max(blocks, narrow or 0)
+        purpose = f"to narrow the interval to \u00b1{rules.min_gain * 100:g} points at this spread"
+    more = blocks - len(case.blocks)
+    replays = more * (draws + 2)  # the capture, the policy and its draws
+    wall_s = replays * study.replay_s
+    if more:
+        sentence = (
+            f"At least {g.count(blocks, 'block')} of {g.count(draws, 'draw')}, {purpose}: {more} "
+            f"more, {replays} replays, {_duration(wall_s)} one after another."
+        )
+    else:
+        sentence = "The interval is narrow but touches the margin; more blocks would move it off."
+    return doc.Settle(
+        blocks=blocks,
+        more_blocks=more,
+        draws=draws,
+        smallest_p=max((draws + 1.0) ** -blocks, 2.0**-blocks),
+        replays=replays,
+        wall_s=wall_s,
+        sentence=sentence,
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+
+
+def _describe(study: Study, case: Case) -> doc.PolicyResult:
+    if case.interval is None:
+        sentence = "Baseline without draws of its own budget: no verdict."
+    else:
+        sentence = f"Not claimed before the run: no verdict; {_points(case.interval)}."
+    return _result(
+        study,
+        case,
+        claimed=False,
+        verdict=None,
+        would_be=None,
+        sentence=sentence,
+        gates=[],
+        open_gates=[],
+        claim=None,
+        harm=None,
+        settle=None,
+    )
+
+
+def _result(study: Study, case: Case, *, sentence: str, **fields) -> doc.PolicyResult:
+    gain = None
+    if case.interval is not None:
+        low, high = case.interval.low, case.interval.high
+        gain = doc.Gain(
+            rate=case.gain,
+            points=case.gain * 100,
+            low_points=None if high is None else -high * 100,
+            high_points=None if low is None else -low * 100,
+            level=case.interval.level,
+            note=case.interval.note,
+            requests_per_sidecar_10min=requests_10min(case, study.horizon_s),
+        )
+    return doc.PolicyResult(
+        tier=case.tier,
+        regime=case.regime,
+        policy=case.policy,
+        sentence=sentence[0].upper() + sentence[1:],
+        gain=gain,
+        blocks=[describe_block(block) for block in case.blocks],
+        decomposition=decompose(study, case),
+        **fields,
+    )
+
+
+def _answer(verdicts: Sequence[doc.PolicyResult]) -> str:
+    """Return the one sentence: the strongest tier's claims, by verdict."""
+    if not verdicts:
+        return "No claim was judged: the scores hold no judge replay, or no policy was claimed."
+    tier = verdicts[0].tier
+    here = [result for result in verdicts if result.tier == tier]
+    earned = sum(result.verdict == "EARNED" for result in here)
+    if not earned:
+        opening = f"No claim is earned on the {tier} tier"
+    else:
+        opening = f"{earned} of {g.count(len(here), 'claim')} earned on the {tier} tier"
+    said = []
+    for word in get_args(doc.Word):
+        cases = [f"{result.policy} in {result.regime}" for result in here if result.verdict == word]
+        if len(cases) > _NAMED:
+            said.append(f"{len(cases)} are {word}")
+        elif cases:
+            said.append(f"{' and '.join(cases)} {'is' if len(cases) == 1 else 'are'} {word}")
+    return f"{opening}: {'; '.join(said)}."
+
+
+def _seeds(scores: pd.DataFrame, seeds: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
+    if seeds is not None:
+        return {role: [int(seed) for seed in values] for role, values in seeds.items()}
+    return {
+        str(role): sorted({int(seed) for seed in rows["seed"]})
+        for role, rows in scores.groupby("role")
+    }

@@ -1,0 +1,9 @@
+"""The report: one self-contained page that says what was earned, how it was measured, and why.
+
+- `page.build`: writes `index.html` from the verdict document, the score rows and the replays.
+- `replay.Replay`: the tables of one replay, as the page wants them.
+- `figures`: one module per figure, from tables to a specification in colour tokens.
+- `templates`: words, layout and colours of the page; editing them needs no change of code.
+
+Nothing is imported here, so that a rule depends on the modules that it names and no others.
+"""

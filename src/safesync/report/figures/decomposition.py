@@ -1,0 +1,94 @@
+"""Budget and placement: what of a policy's advantage is merging less, and what is choosing when."""
+
+from collections.abc import Sequence
+
+from safesync.report.figures.base import (
+    Colours,
+    Figure,
+    Variant,
+    axis,
+    base_layout,
+    plain,
+    rounded,
+    row_label,
+)
+
+_ROW_PX = 24
+_GROUP_ROWS = 4.6
+
+
+def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
+    """Return the bars of one (tier, regime) from policy results; None without a decomposition."""
+    parts = [(result["policy"], part) for result in results for part in result["decomposition"]]
+    if not parts:
+        return None
+    data, labels, ticks = [], [], []
+    for place, (policy, part) in enumerate(parts):
+        top = -place * _GROUP_ROWS
+        text = f"<b>{plain(policy)}</b> against {plain(part['baseline'])}"
+        labels.append(row_label(text, top - 0.35, 0))
+        for row, (name, token) in enumerate(
+            (
+                ("budget", "@control"),
+                ("placement", colours.token(policy)),
+                ("total", "@ink/0.8"),
+            ),
+            start=1,
+        ):
+            value = part[f"{name}_points"]
+            y = top - row
+            ticks.append((y, name))
+            data.append(
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "x": rounded([value]),
+                    "y": [y],
+                    "width": 0.62,
+                    "marker": {"color": token},
+                    "text": [f"{value:+.2f}".replace("-", "\u2212")],
+                    "textposition": "outside",
+                    "textfont": {"color": "@ink", "size": 12},
+                    "cliponaxis": False,
+                    "hovertemplate": f"{plain(policy)}, {name} effect against "
+                    f"{plain(part['baseline'])}: %{{x:.2f}} points<extra></extra>",
+                }
+            )
+    values = [
+        part[f"{name}_points"] for _, part in parts for name in ("budget", "placement", "total")
+    ]
+    widest = max(0.1, *(abs(value) for value in values))
+    low, high = min(0.0, *values), max(0.0, *values)
+    layout = base_layout(
+        int(len(parts) * _GROUP_ROWS * _ROW_PX) + 70,
+        xaxis=axis("points of violation rate; negative is better", zeroline=True)
+        | {"zerolinecolor": "@muted", "range": [low - 0.25 * widest, high + 0.25 * widest]},
+        yaxis=axis(
+            None,
+            tickvals=[at for at, _ in ticks],
+            ticktext=[said for _, said in ticks],
+            range=[-len(parts) * _GROUP_ROWS + 0.6, 0.8],
+            showgrid=False,
+            zeroline=False,
+            fixedrange=True,
+        ),
+        annotations=labels,
+        barmode="overlay",
+    )
+    return Figure(
+        name="decomposition",
+        title="Budget effect and placement effect",
+        caption=(
+            "policy \u2212 baseline = (matched random \u2212 baseline) + (policy \u2212 matched "
+            "random). The first term is what merging at another rate does; only the second is the "
+            "policy's choice of windows, and only it can earn a claim."
+        ),
+        alt="Bars of budget, placement and total effect: "
+        + "; ".join(
+            f"{policy} against {part['baseline']}: budget {part['budget_points']:+.2f}, placement "
+            f"{part['placement_points']:+.2f}, total {part['total_points']:+.2f} points"
+            for policy, part in parts
+        )
+        + ".",
+        variants=[Variant("all blocks", data, layout)],
+    )

@@ -1,0 +1,50 @@
+"""What the page needs of one replay."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from safesync.protocol.blocks import CONTROL, NOSYNC
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One replay's identity and tables.
+
+    ``requests``, ``merges``, ``telemetry``: its tables (REQUESTS without ``chunk_s`` and
+    ``chunk_tokens`` will do, and saves memory). ``schedule``: the SCHEDULE rows of its draw, for
+    the reason of each merge; may be None. ``manifest``: the measurement's facts; may be empty.
+    """
+
+    tier: str
+    regime: str
+    seed: int
+    role: str
+    policy: str
+    draw: int
+    budget: int
+    requests: pd.DataFrame
+    merges: pd.DataFrame
+    telemetry: pd.DataFrame | None = None
+    schedule: pd.DataFrame | None = None
+    manifest: Mapping = field(default_factory=dict)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether this is a matched-random draw."""
+        return self.policy == CONTROL
+
+    @property
+    def group(self) -> str:
+        """The name under which replays are pooled: the policy, of controls with their budget."""
+        return f"{self.policy} ({self.budget} merges)" if self.is_control else self.policy
+
+
+def captures(replays: Iterable[Replay]) -> dict[tuple[str, str, int], Replay]:
+    """Return the nosync capture of every (tier, regime, seed): its first draw."""
+    found = {}
+    for replay in sorted(replays, key=lambda replay: replay.draw):
+        if replay.policy == NOSYNC:
+            found.setdefault((replay.tier, replay.regime, replay.seed), replay)
+    return found

@@ -1,0 +1,161 @@
+"""The page's tables as plain rows: validity, cost per merge, replays, machines."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from safesync.protocol.validity import merge_errors_s
+from safesync.report.figures.base import order
+from safesync.report.replay import Replay
+
+MAX_REPLAY_ROWS = 400
+
+
+def validity(
+    scores: pd.DataFrame,
+    replays: Sequence[Replay],
+    *,
+    lateness_limit_s: float,
+    loop_lag_limit_s: float,
+    merge_tolerance_s: float,
+    merge_s: float,
+) -> dict:
+    """Return the validity strip of one (tier, regime).
+
+    ``checks``: name, figure and limit in seconds (figure None: not measured; inf: never sent) and
+    whether it passed, the worst replay each. ``invalid``: replay and reason. ``raised``: in how
+    many of ``measured`` measurements the client's priority was raised. ``telemetry``: samples
+    due, samples without an answer of the server, requests that it preempted.
+    """
+    errors = [merge_errors_s(replay.merges, merge_s) for replay in replays]
+    checks = [
+        _check("client lateness, p99", scores["lateness_p99_s"].max(), lateness_limit_s),
+        _check("client loop lag, p99", scores["loop_lag_p99_s"].max(), loop_lag_limit_s),
+        _check(
+            "merge start off plan",
+            max((e["started"] for e in errors), default=np.nan),
+            merge_tolerance_s,
+        ),
+        _check(
+            "merge end off plan",
+            max((e["ended"] for e in errors), default=np.nan),
+            merge_tolerance_s,
+        ),
+    ]
+    invalid = scores[~scores["valid"].astype(bool)]
+    told = [
+        r.manifest["client_nice_granted"] for r in replays if "client_nice_granted" in r.manifest
+    ]
+    return {
+        "checks": checks,
+        "replays": len(scores),
+        "invalid": [
+            {
+                "replay": f"{row.policy} draw {row.draw}, seed {row.seed}",
+                "reason": row.invalid_reason or "no reason was recorded",
+            }
+            for row in invalid.itertuples()
+        ],
+        "raised": sum(bool(granted) for granted in told),
+        "measured": len(told),
+        "telemetry": _telemetry([r.telemetry for r in replays if r.telemetry is not None]),
+    }
+
+
+def _telemetry(tables: Sequence[pd.DataFrame]) -> dict:
+    preempted = [rows["preemptions_total"].dropna() for rows in tables]
+    return {
+        "samples": sum(len(rows) for rows in tables),
+        "missing": int(sum(rows["running"].isna().sum() for rows in tables)),
+        "preemptions": int(
+            sum(total.iloc[-1] - total.iloc[0] for total in preempted if len(total))
+        ),
+    }
+
+
+def _check(name: str, figure: float, limit: float) -> dict:
+    known = not np.isnan(figure)
+    return {
+        "name": name,
+        "figure": float(figure) if known else None,
+        "limit": limit,
+        "passed": bool(figure <= limit) if known else None,
+        "share": float(min(1.0, figure / limit)) if known else 0.0,
+    }
+
+
+def merge_costs(replays: Sequence[Replay], policies: Sequence[str]) -> list[dict]:
+    """Return, per group of replays, means per merge: seconds by phase, bytes, rounds."""
+    groups: dict[str, list[pd.DataFrame]] = {}
+    for replay in order(replays, policies):
+        if len(replay.merges):
+            groups.setdefault(replay.group, []).append(replay.merges)
+    rows = []
+    for group, tables in groups.items():
+        merges = pd.concat(tables, ignore_index=True)
+        means = merges[
+            ["reduce_s", "optimizer_s", "checkpoint_s", "reduced_bytes", "written_bytes", "rounds"]
+        ].mean()
+        rows.append(
+            {
+                "group": group,
+                "replays": len(tables),
+                "merges": len(merges),
+                "window_s": float((merges["end_s"] - merges["start_s"]).mean()),
+                **{name: float(value) for name, value in means.items()},
+            }
+        )
+    return rows
+
+
+def replay_rows(scores: pd.DataFrame, policies: Sequence[str]) -> tuple[list[dict], int]:
+    """Return the score rows as the page lists them, and how many were left out."""
+    places = {policy: place for place, policy in enumerate(policies)}
+    ordered = scores.assign(_place=scores["policy"].map(places).fillna(len(places))).sort_values(
+        ["_place", "policy", "budget", "seed", "draw"]
+    )
+    rows = ordered.head(MAX_REPLAY_ROWS).drop(columns="_place").to_dict("records")
+    return rows, max(0, len(ordered) - MAX_REPLAY_ROWS)
+
+
+def machines(replays: Sequence[Replay]) -> list[dict]:
+    """Return the distinct settings under which was measured, with how many replays each."""
+    found: dict[str, dict] = {}
+    for replay in replays:
+        if not replay.manifest:
+            continue
+        facts = {
+            name: replay.manifest[name]
+            for name in ("versions", "hardware", "cores", "git_commit", "measurement_version")
+            if name in replay.manifest
+        }
+        key = json.dumps([replay.manifest.get("fingerprint"), facts], sort_keys=True)
+        machine = found.setdefault(
+            key,
+            {
+                "fingerprint": replay.manifest.get("fingerprint"),
+                "facts": _flat(facts),
+                "starts": [],
+                "replays": 0,
+            },
+        )
+        machine["replays"] += 1
+        if replay.manifest.get("start"):
+            machine["starts"].append(replay.manifest["start"])
+    for machine in found.values():
+        starts = sorted(machine.pop("starts"))
+        machine["first"], machine["last"] = (starts[0], starts[-1]) if starts else (None, None)
+    return list(found.values())
+
+
+def _flat(facts: dict, prefix: str = "") -> list[tuple[str, str]]:
+    rows = []
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            rows += _flat(value, f"{prefix}{name}: ")
+        else:
+            said = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            rows.append((f"{prefix}{name}".replace("_", " "), said))
+    return rows

@@ -1,0 +1,61 @@
+"""Numbers as readers of the page see them; registered as filters of the template."""
+
+import math
+
+MINUS = "\u2212"
+NOTHING = "\u2013"
+
+
+def fixed(value: float | None, digits: int = 2) -> str:
+    """Return ``value`` with ``digits`` decimals, a real minus sign, ∞, or a dash for no value."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return NOTHING
+    if math.isinf(value):
+        return "∞" if value > 0 else f"{MINUS}∞"
+    return f"{value:.{digits}f}".replace("-", MINUS)
+
+
+def signed(value: float | None, digits: int = 2) -> str:
+    """Return ``value`` as ``fixed`` does, with its sign always shown."""
+    said = fixed(value, digits)
+    return f"+{said}" if value is not None and not said.startswith((MINUS, NOTHING)) else said
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """Return a share as a percentage."""
+    said = fixed(None if value is None else 100 * value, digits)
+    return said if said == NOTHING else f"{said} %"
+
+
+def milliseconds(value: float | None) -> str:
+    """Return seconds as milliseconds."""
+    said = fixed(None if value is None else 1000 * value, 1)
+    return said if said == NOTHING else f"{said} ms"
+
+
+def p_value(value: float | None) -> str:
+    """Return a p-value with two significant digits."""
+    if value is None:
+        return NOTHING
+    return f"{value:.2g}" if value >= 1e-4 else f"{value:.0e}"
+
+
+def quantity(value: float | None) -> str:
+    """Return bytes in the largest binary unit that leaves at least one before the point."""
+    if value is None or math.isnan(value):
+        return NOTHING
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+FILTERS = {
+    "fixed": fixed,
+    "signed": signed,
+    "percent": percent,
+    "ms": milliseconds,
+    "p": p_value,
+    "bytes": quantity,
+}

@@ -1,0 +1,167 @@
+"""Every gate at its boundary, from both sides."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from protocol.planted import row
+
+from safesync.protocol import gates
+from safesync.protocol.blocks import check_unique, collect
+
+
+def blocks_of(*rows, policy="wa"):
+    return collect(pd.DataFrame(rows), "vllm", "bursty", policy)
+
+
+def block(*, policy=None, draw=None, nosync=None):
+    """Return one block with changed columns of the policy, of draw 1 or of the capture."""
+    return blocks_of(
+        row("nosync", 1, 0.0, budget=0, **(nosync or {})),
+        row("wa", 1, 0.1, **(policy or {})),
+        row("matched_random", 1, 0.1, draw=0),
+        row("matched_random", 1, 0.1, draw=1, **(draw or {})),
+    )
+
+
+def valid(blocks):
+    return gates.measurement_valid(blocks, lateness_limit_s=0.04, loop_lag_limit_s=0.1)
+
+
+@pytest.mark.parametrize("who", ["policy", "draw", "nosync"])
+@pytest.mark.parametrize(("column", "limit"), [("lateness_p99_s", 0.04), ("loop_lag_p99_s", 0.1)])
+def test_measurement_at_and_above_its_limit(who, column, limit):
+    assert valid(block(**{who: {column: limit}})).passed is True
+    failed = valid(block(**{who: {column: limit + 1e-6}}))
+    assert failed.passed is False
+    assert failed.refuses
+    assert failed.limit == limit
+
+
+def test_measurement_marked_invalid_gives_its_reason():
+    gate = valid(block(draw={"valid": False, "invalid_reason": "a merge ended 0.4 s off plan"}))
+    assert gate.passed is False
+    assert "matched_random draw 1, seed 1: a merge ended 0.4 s off plan" in gate.sentence
+
+
+def test_measurement_with_infinite_lateness_has_no_finite_figure():
+    gate = valid(block(policy={"lateness_p99_s": math.inf}))
+    assert (gate.passed, gate.figure) == (False, None)
+    assert "never sent" in gate.sentence
+
+
+def test_measurement_without_the_figure_is_open():
+    assert valid(block(policy={"loop_lag_p99_s": np.nan})).passed is None
+
+
+def test_computed_tiers_have_no_client():
+    frame = pd.DataFrame([row("wa", 1, 0.1, tier="emulator", loop_lag_p99_s=np.nan)])
+    assert valid(collect(frame, "emulator", "bursty", "wa")).passed is True
+
+
+def fingerprint(*rows):
+    return gates.same_fingerprint(blocks_of(*rows), noise=0.01)
+
+
+def test_one_fingerprint_passes_and_two_without_anchor_fail():
+    rows = [row("nosync", 1, 0.02, budget=0), row("wa", 1, 0.1), row("matched_random", 1, 0.1)]
+    assert fingerprint(*rows).passed is True
+    rows[1]["fingerprint"] = "machine-2"
+    assert fingerprint(*rows).passed is False
+
+
+@pytest.mark.parametrize(("rate", "passed"), [(0.03, True), (0.0301, False)])
+def test_anchors_agree_up_to_the_noise(rate, passed):
+    gate = fingerprint(
+        row("nosync", 1, 0.02, budget=0),
+        row("nosync", 1, rate, budget=0, draw=1, fingerprint="machine-2"),
+        row("wa", 1, 0.1, fingerprint="machine-2"),
+        row("matched_random", 1, 0.1),
+    )
+    assert gate.passed is passed
+    assert gate.figure == pytest.approx(rate - 0.02)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"arrivals_sha256": "another"},
+        {"requests": 999},
+        {"sent": 999},
+        {"offered_prompt_tokens": 63_999},
+    ],
+)
+def test_load_must_be_that_of_the_capture(change):
+    assert gates.load_match(block()).passed is True
+    gate = gates.load_match(block(draw=change))
+    assert (gate.passed, gate.figure) == (False, 1)
+
+
+def test_lost_requests_are_an_outcome_not_another_load():
+    assert gates.load_match(block(policy={"ok": 400, "failed": 600})).passed is True
+
+
+def test_load_without_a_capture_is_open():
+    assert gates.load_match(blocks_of(row("wa", 1, 0.1))).passed is None
+
+
+def budget(blocks):
+    return gates.budget_match(blocks, tolerance=0.05)
+
+
+@pytest.mark.parametrize(("seconds", "passed"), [(32 * 1.05, True), (32 * 1.0501, False)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_actual_merge_seconds_within_tolerance(seconds, passed, sign):
+    gate = budget(block(policy={"merge_seconds": 32 + sign * (seconds - 32)}))
+    assert gate.passed is passed
+    assert gate.figure == pytest.approx(seconds / 32 - 1)
+
+
+def test_budget_of_the_control_must_be_the_policys():
+    gate = budget(blocks_of(row("wa", 1, 0.1, budget=3), row("matched_random", 1, 0.1, budget=4)))
+    assert gate.passed is False
+    assert "made 3 merges, its control 4" in gate.sentence
+
+
+def test_budget_without_any_control_is_open():
+    assert budget(blocks_of(row("wa", 1, 0.1))).passed is None
+
+
+def test_budget_outside_the_corridor_or_of_other_length_fails():
+    assert budget(block(draw={"feasible": False})).passed is False
+    assert budget(block(draw={"planned_merge_seconds": 33.0})).passed is False
+    assert budget(block()).passed is True
+
+
+def test_resolution_needs_blocks_and_smallest_p():
+    assert gates.resolution(5, 0.05, level=0.05, min_blocks=5).passed is True
+    assert gates.resolution(5, 0.0501, level=0.05, min_blocks=5).passed is False
+    assert gates.resolution(4, 0.05, level=0.05, min_blocks=5).passed is False
+    assert not gates.resolution(4, 0.05, level=0.05, min_blocks=5).refuses
+
+
+def test_envelope_and_gain_at_their_limits():
+    assert gates.envelope(0.05, alpha=0.05).passed is True
+    assert gates.envelope(0.0501, alpha=0.05).passed is False
+    assert gates.minimum_gain(0.01, min_gain=0.01).passed is True
+    assert gates.minimum_gain(0.0099, min_gain=0.01).passed is False
+
+
+def test_later_gates_are_open_and_spacing_belongs_to_computed_tiers():
+    names = {gate.name for gate in gates.later_gates("vllm")}
+    assert names == {"effect-size transfer", "causality", "training parity"}
+    emulated = gates.later_gates("emulator")
+    assert {gate.name for gate in emulated} - names == {"matched spacing"}
+    assert all(gate.passed is None for gate in emulated)
+
+
+def test_scope_covers_what_it_does_not_exclude():
+    assert gates.Scope().covers("vllm", "bursty", "wa")
+    assert gates.Scope(policy="wa").covers("vllm", "bursty", "wa")
+    assert not gates.Scope(tier="emulator").covers("vllm", "bursty", "wa")
+
+
+def test_a_replay_that_stands_twice_is_refused():
+    with pytest.raises(ValueError, match="1 replays twice"):
+        check_unique(pd.DataFrame([row("wa", 1, 0.1), row("wa", 1, 0.2)]))

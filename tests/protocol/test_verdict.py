@@ -1,0 +1,201 @@
+"""Planted studies with a known truth, and what the judge says of them."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from protocol.planted import RUN_FACTS, row, study
+
+from safesync.protocol.document import VerdictDocument
+from safesync.protocol.gates import Gate, Scope
+from safesync.protocol.verdict import judge
+from safesync.tables import write_document
+
+ALL_PASSED = [
+    (Scope(), Gate(name, True, 1.0, 1.0, "Passed elsewhere."))
+    for name in ("effect-size transfer", "causality", "training parity", "matched spacing")
+]
+
+
+def judged(scores, claims=("wa",), rules=None, **changes):
+    facts = RUN_FACTS | {"baselines": ["fixed_h_256"]} | changes
+    return judge(scores, rules or {}, list(claims), **facts)
+
+
+def verdict(scores, **changes):
+    return judged(scores, **changes)["verdicts"][0]
+
+
+def test_large_real_gain_is_earned_when_every_gate_passed():
+    result = verdict(study(-0.03), given_gates=ALL_PASSED)
+    assert result["verdict"] == result["would_be"] == "EARNED"
+    assert result["open_gates"] == []
+    assert result["gain"]["points"] == pytest.approx(3, abs=0.5)
+    assert result["gain"]["low_points"] < 3 < result["gain"]["high_points"]
+    assert result["claim"]["p_claim"] == 2**-6
+
+
+def test_large_real_gain_is_provisional_while_gates_are_open():
+    result = verdict(study(-0.03))
+    assert (result["verdict"], result["would_be"]) == ("PROVISIONAL", "EARNED")
+    assert result["open_gates"] == ["effect-size transfer", "causality", "training parity"]
+    assert result["sentence"].startswith("Would be EARNED")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_policy_that_equals_random_is_never_earned(seed):
+    result = verdict(study(0.0, seed=seed, noise=0.01), given_gates=ALL_PASSED)
+    assert result["verdict"] in ("TIED", "INCONCLUSIVE")
+
+
+def test_aiming_for_bursts_is_harmful():
+    result = verdict(study(0.05))
+    assert result["verdict"] == "HARMFUL"
+    assert result["gain"]["points"] < -4
+    assert result["harm"]["p_holm"] == 2**-6
+
+
+def test_a_small_sure_gain_is_tied_not_earned():
+    result = verdict(study(-0.004, noise=0.0005), given_gates=ALL_PASSED)
+    assert result["claim"]["p_holm"] <= 0.05
+    assert result["verdict"] == "TIED"
+
+
+def test_fewer_merges_than_the_control_is_refused():
+    result = verdict(study(-0.03, budget=3))
+    assert result["verdict"] == "REFUSED"
+    assert result["sentence"].startswith("Gate 'budget match' failed")
+    assert "3 merges, its control 4" in result["sentence"]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"valid": False, "invalid_reason": "late"}, {"lateness_p99_s": 0.041}]
+)
+def test_an_invalid_measurement_is_refused(changes):
+    result = verdict(study(-0.03, **changes), given_gates=ALL_PASSED)
+    assert result["verdict"] == result["would_be"] == "REFUSED"
+    assert "measurement valid" in result["sentence"]
+
+
+def test_mixed_machines_without_anchors_are_refused():
+    result = verdict(study(-0.03, fingerprint="machine-2"))
+    assert result["verdict"] == "REFUSED"
+    assert "'fingerprint'" in result["sentence"]
+
+
+def test_a_gate_that_failed_elsewhere_refuses():
+    peeking = (Scope(policy="wa"), Gate("causality", False, 3, 0, "3 decisions changed."))
+    result = verdict(study(-0.03), given_gates=[*ALL_PASSED, peeking])
+    assert result["verdict"] == "REFUSED"
+    assert "3 decisions changed" in result["sentence"]
+
+
+def test_a_spacing_gain_is_not_earned():
+    spacing = (
+        Scope(),
+        Gate("matched spacing", False, 0.4, 0.05, "Even spacing does as well.", refuses=False),
+    )
+    scores = study(-0.03).assign(tier="emulator")
+    result = verdict(scores, given_gates=[*ALL_PASSED, spacing])
+    assert result["verdict"] == "INCONCLUSIVE"
+
+
+def test_one_block_of_three_draws_cannot_tell():
+    result = verdict(study(-0.03, blocks=1, draws=3))
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert result["sentence"] == (
+        "1 block, 3 draws: smallest attainable p = 0.5, INCONCLUSIVE; 5 blocks would allow 0.031."
+    )
+    assert result["gain"]["low_points"] is None
+    settle = result["settle"]
+    assert (settle["blocks"], settle["more_blocks"], settle["replays"]) == (5, 4, 20)
+    assert settle["wall_s"] == 20 * 150
+
+
+def test_four_claims_need_seven_blocks():
+    frames = [study(-0.03, policy=name, seed=0) for name in ("a", "b", "c", "d")]
+    both = pd.concat(frames).drop_duplicates(["policy", "seed", "draw"])
+    document = judged(both, claims="abcd")
+    assert document["family"] == {"vllm": 4}
+    for result in document["verdicts"]:
+        assert result["verdict"] == "INCONCLUSIVE"
+        assert "7 blocks would allow 0.0078" in result["sentence"]
+
+
+def test_a_claim_without_replays_still_counts_in_the_family():
+    document = judged(study(-0.03), claims=["wa", "never_run"])
+    wa, missing = document["verdicts"]
+    assert wa["claim"]["p_holm"] == 2 * 2**-6
+    assert missing["verdict"] == "INCONCLUSIVE"
+    assert missing["sentence"] == "No judged replay of this policy exists."
+
+
+def test_a_wide_interval_says_how_many_blocks_narrow_it():
+    result = verdict(study(0.0, noise=0.05, seed=3))
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert result["settle"]["more_blocks"] > 0
+    assert "to narrow the interval" in result["settle"]["sentence"]
+
+
+def test_only_judge_rows_are_evidence():
+    scores = study(-0.03)
+    tuned = study(0.5).assign(role="tune", seed=lambda rows: rows["seed"] + 100)
+    assert judged(pd.concat([scores, tuned]))["verdicts"] == judged(scores)["verdicts"]
+    document = judged(scores.assign(role="calibration"))
+    assert document["verdicts"] == []
+    assert document["answer"].startswith("No claim was judged")
+
+
+def test_policies_that_are_not_claimed_are_described():
+    document = judged(study(-0.03))
+    (baseline,) = document["described"]
+    assert (baseline["policy"], baseline["verdict"]) == ("fixed_h_256", None)
+    assert baseline["gain"] is None
+    assert judged(study(-0.03), claims=[])["described"][1]["sentence"].startswith("Not claimed")
+
+
+def test_effects_add_up():
+    (part,) = verdict(study(-0.03))["decomposition"]
+    assert part["baseline"] == "fixed_h_256"
+    assert part["total_points"] == pytest.approx(part["budget_points"] + part["placement_points"])
+    assert part["budget_points"] == pytest.approx(-5, abs=0.2)
+    assert part["placement_points"] == pytest.approx(-3, abs=0.5)
+
+
+def test_gain_in_requests_is_rate_times_ten_minutes():
+    gain = verdict(study(-0.03))["gain"]
+    assert gain["requests_per_sidecar_10min"] == pytest.approx(gain["rate"] * 1000 / 100 * 600)
+
+
+def test_draws_are_those_of_the_policys_budget():
+    scores = pd.concat(
+        [study(-0.03), pd.DataFrame([row("matched_random", s, 0.9, budget=5) for s in range(6)])]
+    )
+    assert verdict(scores)["gain"] == verdict(study(-0.03))["gain"]
+
+
+def test_strongest_tier_answers_and_tiers_are_judged_apart():
+    scores = pd.concat([study(-0.03).assign(tier="emulator"), study(0.0, blocks=1, draws=3)])
+    document = judged(scores)
+    assert [result["tier"] for result in document["verdicts"]] == ["vllm", "emulator"]
+    assert document["answer"] == (
+        "No claim is earned on the vllm tier: wa in bursty is INCONCLUSIVE."
+    )
+
+
+def test_document_is_finite_json_of_its_schema(tmp_path):
+    scores = study(-0.03, lateness_p99_s=np.inf)
+    document = judged(scores, seeds={"calibration": [11], "tune": [12], "judge": [0]})
+    write_document(tmp_path / "verdict.json", document)
+    read = json.loads((tmp_path / "verdict.json").read_text())
+    assert VerdictDocument.model_validate(read).model_dump(mode="json") == document
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match=r"no SLO threshold for regime \['bursty'\]"):
+        judged(study(0.0), thresholds_s={})
+    with pytest.raises(ValueError, match="min_gains"):
+        judged(study(0.0), rules={"min_gains": 0.01})
+    with pytest.raises(ValueError, match="unknown tier"):
+        judged(study(0.0).assign(tier="paper"))

@@ -1,0 +1,144 @@
+import json
+import re
+
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from report.synthetic import HORIZON_S, page, study
+
+from safesync.protocol.verdict import judge
+from safesync.report import tables
+from safesync.report.page import build
+
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report" / "index.html"
+    verdict = page(
+        path, study(blocks=2, draws=4), claims=["wa_forecast", "wa_diloco"], warnings=["5 < 6"]
+    )
+    return path, path.read_text(encoding="utf-8"), verdict
+
+
+def without_plotly(text: str) -> str:
+    """Return the page without its longest script, which is plotly.js."""
+    return text.replace(max(re.findall(r"<script>.*?</script>", text, re.S), key=len), "")
+
+
+def figures(text: str) -> dict[str, list[dict]]:
+    found = re.findall(
+        r'<script type="application/json" id="(.*?)-data">(.*?)</script>', text, re.S
+    )
+    return {name: json.loads(spec) for name, spec in found}
+
+
+def test_says_the_answer_first_and_every_verdict_in_words(built):
+    _, text, verdict = built
+    assert f"<h1>{verdict['answer']}</h1>" in text
+    for result in verdict["verdicts"]:
+        assert result["verdict"] in text
+        assert result["sentence"] in text
+    assert text.index("<h1>") < text.index('id="verdicts"') < text.index('id="regime-1"')
+    assert "5 &lt; 6" in text
+    assert "Open loop." in text
+
+
+def test_loads_nothing(built):
+    path, text, _ = built
+    own = without_plotly(text)
+    assert not re.search(r"https?:", own)
+    assert not re.search(r"""<(?:link|img|iframe|object)\b|@import|\bsrc\s*=""", own)
+    assert "default-src 'none'" in own
+    assert path.stat().st_size < 10e6
+    assert [file.name for file in path.parent.iterdir()] == ["index.html"]
+
+
+def test_holds_every_figure_with_an_alternative_text(built):
+    _, text, _ = built
+    names = {name.rpartition("-")[2] for name in figures(text)}
+    assert names == {"timeline", "windows", "latency", "envelope", "decomposition"}
+    labels = re.findall(r'class="plot"[^>]*aria-label="([^"]+)"', text)
+    assert len(labels) == len(figures(text))
+    assert all(len(label) > 40 for label in labels)
+
+
+def test_figures_are_valid_plotly_in_known_colours(built):
+    _, text, _ = built
+    style = text[text.index("<style>") : text.index("</style>")]
+    for variants in figures(text).values():
+        spec = json.dumps(variants)
+        for token in set(re.findall(r'"@([a-z0-9]+)(?:/[0-9.]+)?"', spec)):
+            assert style.count(f"--{token}:") == 2, f"{token} needs a light and a dark value"
+        for variant in json.loads(re.sub(r'"@[a-z0-9/.]+"', '"#123456"', spec)):
+            go.Figure(data=variant["data"], layout=variant["layout"])
+
+
+def test_telemetry_that_the_server_did_not_answer_is_told(built):
+    _, text, _ = built
+    assert "75.0 %" in text
+    assert re.search(r"of \d+ samples; \d+ preemptions", text)
+
+
+def test_timeline_has_a_variant_per_block(built):
+    _, text, _ = built
+    (variants,) = [v for name, v in figures(text).items() if name.endswith("timeline")]
+    assert len(variants) == 2
+
+
+def test_policy_names_are_escaped(tmp_path):
+    path = tmp_path / "index.html"
+    page(path, study(blocks=1, draws=3, policy=EVIL), claims=[EVIL])
+    text = without_plotly(path.read_text(encoding="utf-8"))
+    assert "alert(1)" in text
+    assert "<script>alert" not in text
+    for variants in figures(text).values():
+        assert EVIL not in json.dumps(variants)
+
+
+def test_verdicts_of_a_tier_without_traces_are_shown(tmp_path):
+    replays, scores, threshold = study(blocks=2, draws=3)
+    scores = pd.concat([scores, scores.assign(tier="emulator")], ignore_index=True)
+    facts = {"thresholds_s": {"bursty": 2.0}, "horizon_s": HORIZON_S, "replay_s": 100}
+    path = tmp_path / "index.html"
+    build(
+        path,
+        verdict=judge(scores, {}, ["wa_forecast"], **facts),
+        scores=scores,
+        replays=replays,
+        thresholds={"bursty": threshold},
+        merge_s=8.0,
+        merge_tolerance_s=0.25,
+        config_text="",
+    )
+    text = path.read_text(encoding="utf-8")
+    (variants,) = [v for name, v in figures(text).items() if name.endswith("envelope")]
+    assert len(variants) == 2
+    assert ">emulator<" in text
+
+
+def test_an_early_run_without_judge_rows_or_traces_has_a_page(tmp_path):
+    _, scores, threshold = study(blocks=0)
+    path = tmp_path / "index.html"
+    page(path, ([], scores, threshold), claims=["wa_forecast"])
+    assert "No claim was judged" in path.read_text(encoding="utf-8")
+
+
+def test_many_replays_stay_small_and_say_what_was_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MAX_REPLAY_ROWS", 50)
+    path = tmp_path / "index.html"
+    page(path, study(blocks=14, draws=12), claims=["wa_forecast"])
+    text = path.read_text(encoding="utf-8")
+    assert path.stat().st_size < 10e6
+    assert "6 of 14 blocks are shown." in text
+    assert "12 of 14 blocks are shown." in text
+    assert "more replays are in scores.parquet" in text
+
+
+def test_validity_strip_names_the_invalid_replay(tmp_path):
+    replays, scores, threshold = study(blocks=1, draws=3)
+    scores.loc[3, ["valid", "invalid_reason"]] = [False, "a merge ended 0.40 s off plan"]
+    path = tmp_path / "index.html"
+    page(path, (replays, scores, threshold), claims=["wa_forecast"])
+    assert "a merge ended 0.40 s off plan" in path.read_text(encoding="utf-8")
