@@ -15,11 +15,19 @@ from safesync.tables.telemetry import TELEMETRY
 
 params, found = snakemake.params, snakemake.input
 with job("report", snakemake.log[0]):
+    tables = zip(
+        params.replays,
+        [*found.requests, *found.drawn_requests],
+        [*found.merges, *found.drawn_merges],
+        [*found.telemetry, *found.drawn_telemetry],
+        [*found.manifests, *found.drawn_manifests],
+        [*found.schedules, *found.drawn_schedules],
+        strict=True,
+    )
     replays, warnings = [], []
-    for place, (regime, seed, role, policy, draw) in enumerate(params.replays):
-        schedule, facts = SCHEDULE.read_with_metadata(found.schedules[place])
+    for (regime, seed, role, policy, draw), requests, merges, telemetry, manifest, path in tables:
+        schedule, facts = SCHEDULE.read_with_metadata(path)
         schedule = schedule[schedule["draw"] == draw]
-        requests = REQUESTS.read(found.requests[place])
         replays.append(
             Replay(
                 tier="vllm",
@@ -29,11 +37,11 @@ with job("report", snakemake.log[0]):
                 policy="matched_random" if facts["policy"] == "matched_random" else policy,
                 draw=draw,
                 budget=len(schedule),
-                requests=requests.drop(columns=["chunk_s", "chunk_tokens"]),
-                merges=MERGES.read(found.merges[place]),
-                telemetry=TELEMETRY.read(found.telemetry[place]),
+                requests=REQUESTS.read(requests).drop(columns=["chunk_s", "chunk_tokens"]),
+                merges=MERGES.read(merges),
+                telemetry=TELEMETRY.read(telemetry),
                 schedule=schedule,
-                manifest=read_document(found.manifests[place], ("figures",)),
+                manifest=read_document(manifest, ("figures",)),
             )
         )
         if draw == 0 and policy not in ("nosync", "probe"):

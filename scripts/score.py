@@ -24,16 +24,24 @@ with job("score", snakemake.log[0]) as say:
     corridor = Corridor(**params.corridor, merge_s=params.merge_s, horizon_s=params.horizon_s)
     arrivals = ARRIVALS.read(found.arrivals)
     nosync = REQUESTS.read(found.requests[0])
+    tables = zip(
+        params.replays,
+        [*found.requests, *found.drawn_requests],
+        [*found.merges, *found.drawn_merges],
+        [*found.manifests, *found.drawn_manifests],
+        [*found.schedules, *found.drawn_schedules],
+        strict=True,
+    )
     rows = []
-    for place, (path_policy, draw) in enumerate(params.replays):
-        schedule = SCHEDULE.read(found.schedules[place])
+    for (path_policy, draw), requests, merges, manifest, schedule_path in tables:
+        schedule = SCHEDULE.read(schedule_path)
         schedule = schedule[schedule["draw"] == draw]
         starts_s = schedule["start_s"].to_numpy()
         control, _, budget = path_policy.rpartition("_")
         drawn = control == "matched_random" and budget.isdigit()
         row = score(
-            REQUESTS.read(found.requests[place]),
-            MERGES.read(found.merges[place]),
+            REQUESTS.read(requests),
+            MERGES.read(merges),
             schedule,
             arrivals,
             nosync,
@@ -52,7 +60,7 @@ with job("score", snakemake.log[0]) as say:
                 "draw": draw,
                 "budget": len(schedule),
             },
-            manifest=read_document(found.manifests[place], ("figures", "fingerprint")),
+            manifest=read_document(manifest, ("figures", "fingerprint")),
             limits=limits,
         )
         say(

@@ -4,6 +4,7 @@ import socket
 import sys
 
 import pytest
+
 from workflow.project import PACED, SMALL, Project
 
 NOSYNC = "results/small/manifest/regime=bursty/seed=1/policy=nosync/draw=0/manifest.json"

@@ -5,10 +5,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from workflow.project import PACED, SMALL, Project, wait_until
 
 from safesync.config import read
 from safesync.tables import read_document
+from workflow.project import PACED, SMALL, Project, wait_until
 
 OUTPUTS = "results/small/{}/regime=bursty/seed=1/policy=fixed_h_24/draw=0/"
 MANIFEST = OUTPUTS.format("manifest") + "manifest.json"

@@ -50,37 +50,53 @@ def captures(regime, seed):
     return ["nosync", "probe"] if (regime, seed) in CALIBRATED else ["nosync"]
 
 
-def replays(regime, seed):
-    """All (policy, draw) of a block, in the order of the tables."""
-    captured = [(capture, 0) for capture in captures(regime, seed)]
+def known(regime, seed):
+    """The replays of a block that the config alone tells: (policy, draw)."""
+    policies = POLICIES if (regime, seed) in JUDGED else []
+    return [(policy, 0) for policy in [*captures(regime, seed), *policies]]
+
+
+def drawn(regime, seed):
+    """The control replays of a block, which follow from the budgets of its claims."""
     if (regime, seed) in CALIBRATED:
-        return captured
-    drawn = [
+        return []
+    return [
         (control(budget), draw)
         for budget in budgets(regime, seed)
         for draw in range(CONFIG.controls.draws)
     ]
-    return [*captured, *((policy, 0) for policy in POLICIES), *drawn]
 
 
-def tables(name, blocks, file="part.parquet"):
-    """Paths of one table for every replay of ``blocks``."""
+def replays(regime, seed):
+    """All replays of a block, in the order of its tables."""
+    return [*known(regime, seed), *drawn(regime, seed)]
+
+
+def tables(name, blocks, which, file="part.parquet"):
+    """Paths of one table for the replays of ``blocks`` that ``which`` (known or drawn) tells.
+
+    The two are inputs of their own: what is known can be planned and run before the budgets are.
+    """
     return [
         f"results/{RUN}/{name}/"
         + REPLAY.format(regime=regime, seed=seed, policy=policy, draw=draw)
         + f"/{file}"
         for regime, seed in blocks
-        for policy, draw in replays(regime, seed)
+        for policy, draw in which(regime, seed)
     ]
 
 
-def schedules_of(blocks):
-    """The schedule behind every replay of ``blocks``, in the order of ``tables``."""
+def schedules_of(blocks, which):
+    """The schedule behind every replay, in the order of ``tables``."""
     return [
         f"results/{RUN}/schedule/regime={regime}/seed={seed}/policy={policy}/part.parquet"
         for regime, seed in blocks
-        for policy, _ in replays(regime, seed)
+        for policy, _ in which(regime, seed)
     ]
+
+
+def block(wildcards):
+    return [(wildcards.regime, int(wildcards.seed))]
 
 
 def role(seed):

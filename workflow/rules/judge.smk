@@ -34,12 +34,18 @@ rule slo_threshold:
 
 rule score:
     input:
-        requests=lambda wildcards: tables("requests", [(wildcards.regime, int(wildcards.seed))]),
-        merges=lambda wildcards: tables("merges", [(wildcards.regime, int(wildcards.seed))]),
+        requests=lambda wildcards: tables("requests", block(wildcards), known),
+        merges=lambda wildcards: tables("merges", block(wildcards), known),
         manifests=lambda wildcards: tables(
-            "manifest", [(wildcards.regime, int(wildcards.seed))], "manifest.json"
+            "manifest", block(wildcards), known, "manifest.json"
         ),
-        schedules=lambda wildcards: schedules_of([(wildcards.regime, int(wildcards.seed))]),
+        schedules=lambda wildcards: schedules_of(block(wildcards), known),
+        drawn_requests=lambda wildcards: tables("requests", block(wildcards), drawn),
+        drawn_merges=lambda wildcards: tables("merges", block(wildcards), drawn),
+        drawn_manifests=lambda wildcards: tables(
+            "manifest", block(wildcards), drawn, "manifest.json"
+        ),
+        drawn_schedules=lambda wildcards: schedules_of(block(wildcards), drawn),
         arrivals="results/{run}/arrivals/regime={regime}/seed={seed}/part.parquet",
         threshold="results/{run}/slo/regime={regime}.json",
         script="scripts/score.py",
@@ -51,7 +57,7 @@ rule score:
     benchmark:
         "results/{run}/benchmarks/score/regime={regime}/seed={seed}.tsv"
     params:
-        replays=lambda wildcards: replays(wildcards.regime, int(wildcards.seed)),
+        replays=lambda wildcards: replays(*block(wildcards)[0]),
         kind=lambda wildcards: CONFIG.regimes[wildcards.regime].kind,
         role=lambda wildcards: role(wildcards.seed),
         corridor=plain(CONFIG.corridor),

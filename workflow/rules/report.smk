@@ -4,11 +4,16 @@
 
 rule report:
     input:
-        requests=lambda wildcards: tables("requests", BLOCKS),
-        merges=lambda wildcards: tables("merges", BLOCKS),
-        telemetry=lambda wildcards: tables("telemetry", BLOCKS),
-        manifests=lambda wildcards: tables("manifest", BLOCKS, "manifest.json"),
-        schedules=lambda wildcards: schedules_of(BLOCKS),
+        requests=tables("requests", BLOCKS, known),
+        merges=tables("merges", BLOCKS, known),
+        telemetry=tables("telemetry", BLOCKS, known),
+        manifests=tables("manifest", BLOCKS, known, "manifest.json"),
+        schedules=schedules_of(BLOCKS, known),
+        drawn_requests=lambda wildcards: tables("requests", BLOCKS, drawn),
+        drawn_merges=lambda wildcards: tables("merges", BLOCKS, drawn),
+        drawn_telemetry=lambda wildcards: tables("telemetry", BLOCKS, drawn),
+        drawn_manifests=lambda wildcards: tables("manifest", BLOCKS, drawn, "manifest.json"),
+        drawn_schedules=lambda wildcards: schedules_of(BLOCKS, drawn),
         verdict="results/{run}/verdict.json",
         scores=rules.judge.input.scores,
         thresholds=expand("results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes),
@@ -29,8 +34,9 @@ rule report:
         config=plain(CONFIG),
         replays=lambda wildcards: [
             (regime, seed, role(seed), policy, draw)
+            for which in (known, drawn)
             for regime, seed in BLOCKS
-            for policy, draw in replays(regime, seed)
+            for policy, draw in which(regime, seed)
         ],
     resources:
         machine=1,

@@ -123,7 +123,7 @@ class _Run:
         self.progress(f"server ready after {healthy_s:.0f} s, warm-up medians {_listed(medians)} s")
         self._wait_ready([client, *ranks])
         t0_ns, t0_unix_ns = self._go()
-        telemetry = Telemetry(server.url, server._headers(), t0_ns)
+        telemetry = Telemetry(server.url, server.headers(), t0_ns)
         telemetry.start()
         self._attend(client, ranks, t0_ns)
         sampled = telemetry.stop()

@@ -31,7 +31,7 @@ class Server:
 
     def get(self, path: str, timeout_s: float) -> bytes:
         """Return the body of a GET; raises OSError (urllib's) when there is no good answer."""
-        request = urllib.request.Request(self.url + path, headers=self._headers())
+        request = urllib.request.Request(self.url + path, headers=self.headers())
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:
             return answer.read()
 
@@ -47,14 +47,15 @@ class Server:
         request = urllib.request.Request(
             self.url + "/v1/completions",
             data=json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", **self._headers()},
+            headers={"Content-Type": "application/json", **self.headers()},
         )
         begin = time.monotonic()
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:
             answer.read()
         return time.monotonic() - begin
 
-    def _headers(self) -> dict[str, str]:
+    def headers(self) -> dict[str, str]:
+        """Return the HTTP headers that the server asks for."""
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
 

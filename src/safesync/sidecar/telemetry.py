@@ -14,7 +14,7 @@ from safesync.tables.telemetry import TELEMETRY
 
 PERIOD_S = 0.2
 # vLLM's Prometheus names; a server that lacks one leaves the column empty
-_METRICS = {
+METRICS = {
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
     "vllm:kv_cache_usage_perc": "kv_use",
@@ -32,7 +32,7 @@ def parse_metrics(text: str) -> dict[str, float]:
         # most of the page is histogram buckets; a full parser costs the client's core 10x as much
         if line.startswith("#"):
             continue
-        column = _METRICS.get(line.partition("{")[0].partition(" ")[0])
+        column = METRICS.get(line.partition("{")[0].partition(" ")[0])
         if column:
             found[column] = found.get(column, 0.0) + float(line.rpartition(" ")[2])
     return found

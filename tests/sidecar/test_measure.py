@@ -1,0 +1,90 @@
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from safesync.sidecar.measure import core_map, environment, figures
+from safesync.sidecar.processes import Broken
+from safesync.tables import write_document
+from safesync.tables.merges import MERGES
+from safesync.tables.telemetry import TELEMETRY
+
+
+def requests(lateness):
+    arrival = np.arange(len(lateness), dtype=float)
+    return pd.DataFrame(
+        {"arrival_s": arrival, "sent_s": arrival + lateness, "status": ["ok"] * len(lateness)}
+    )
+
+
+def merges(**changes):
+    row = dict.fromkeys(MERGES.schema.names, 0) | {
+        "planned_s": 10.0,
+        "start_s": 10.02,
+        "end_s": 18.1,
+        "rounds": 7,
+        "reduced_bytes": 100,
+        "written_bytes": 200,
+    }
+    return pd.DataFrame([row, row | {"planned_s": 30.0, "start_s": 29.9, "end_s": 37.9} | changes])
+
+
+def telemetry(hits=(5.0, 5.0, 5.0)):
+    rows = pd.DataFrame({name: [0.0] * len(hits) for name in TELEMETRY.schema.names})
+    rows["prefix_hits_total"] = hits
+    return rows
+
+
+LAG = pd.DataFrame({"t_s": [0.0, 0.05], "lag_s": [0.001, 0.003]})
+
+
+def test_figures_of_a_known_measurement(tmp_path):
+    late = np.full(200, 0.001)
+    late[:3] = 0.5
+    found = figures(requests(late), merges(), telemetry(), LAG)
+    assert found["lateness_p50_s"] == pytest.approx(0.001)
+    assert found["lateness_p99_s"] == pytest.approx(0.5)
+    assert found["merge_start_error_s"] == pytest.approx(0.1)
+    assert found["merge_seconds"] == pytest.approx(8.08 + 8.0)
+    assert found["merge_longest_s"] == pytest.approx(8.08)
+    assert found["reduced_bytes"] == 200
+    assert found["prefix_hits"] == 0
+    assert found["never_sent"] == found["failed"] == 0
+    write_document(tmp_path / "a.json", found)
+
+
+def test_a_request_that_was_never_sent_is_infinitely_late():
+    late = np.zeros(100)
+    late[[3, 4]] = np.nan
+    found = figures(requests(late), MERGES.empty(), telemetry(), LAG)
+    assert found["never_sent"] == 2
+    assert found["lateness_p99_s"] is None
+    assert found["merge_rounds_min"] == 0
+
+
+def test_prefix_hits_count_from_the_start_of_load():
+    found = figures(requests(np.zeros(3)), merges(), telemetry((5.0, 6.0, 9.0)), LAG)
+    assert found["prefix_hits"] == 4
+    found = figures(requests(np.zeros(3)), merges(), telemetry((np.nan,) * 3), LAG)
+    assert found["prefix_hits"] is None
+
+
+def test_cores_default_to_all_that_are_allowed():
+    available = sorted(os.sched_getaffinity(0))
+    asked = {"sidecar": None, "client": available[-1:], "ranks": None}
+    assert core_map(asked) == {
+        "sidecar": available,
+        "client": available[-1:],
+        "ranks": available,
+    }
+    with pytest.raises(Broken, match=r"config cores\.ranks: core 99999 is not available here"):
+        core_map(asked | {"ranks": [99999]})
+
+
+def test_the_fingerprint_is_that_of_this_boot_and_these_versions(monkeypatch):
+    here = environment()
+    assert environment()["fingerprint"] == here["fingerprint"]
+    assert here["versions"]["locust"] == "2.47.0"
+    monkeypatch.setattr("safesync.sidecar.measure._cpu_model", lambda: "another")
+    assert environment()["fingerprint"] != here["fingerprint"]
