@@ -15,7 +15,7 @@ from safesync.protocol.statistics import (
     sign_flip_test,
 )
 
-# published study, sync stage, steady regime, seeds 23, 29, 31, 37, 41 (facts/published.csv)
+# published study, sync stage, steady regime, seeds 23, 29, 31, 37, 41
 WA_STEADY = [
     0.06405228758169934,
     0.06770833333333333,

@@ -2,7 +2,8 @@
 
 - `scores.score`: one replay -> one row of SCORES; `validity.Limits` what a measurement may be off.
 - `threshold.auto_threshold`, `threshold.fixed_threshold`: the SLO threshold of a regime.
-- `verdict.judge`: all score rows -> the verdict document, whose schema is `document`.
+- `overlap.overlap_rows`: one block's schedules -> rows of OVERLAP, exact and without replays.
+- `verdict.judge`: all score and overlap rows -> the verdict document, whose schema is `document`.
 - `gates.Gate`, `gates.Scope`: carry in the gates that other stages compute.
 - `statistics`: the tests over blocks.
 

@@ -36,6 +36,21 @@ class Block:
         return self.own.iloc[0]
 
     @property
+    def requests(self) -> int:
+        """Requests offered in the block."""
+        return int(self.policy["requests"])
+
+    @property
+    def rate(self) -> float:
+        """The policy's violation rate."""
+        return float(self.policy["violation_rate"])
+
+    @property
+    def control_rate(self) -> float | None:
+        """The mean violation rate of its draws; None without one."""
+        return float(self.draws["violation_rate"].mean()) if len(self.draws) else None
+
+    @property
     def replays(self) -> pd.DataFrame:
         """Every SCORES row that the evidence rests on: capture, policy, draws."""
         frames = [rows for rows in (self.nosync, self.own, self.draws) if len(rows)]
@@ -47,7 +62,7 @@ class Block:
 
         The excess differs from the rate by the capture of the same block, which cancels.
         """
-        return float(self.policy["violation_rate"] - self.draws["violation_rate"].mean())
+        return self.rate - self.control_rate
 
 
 def check_unique(scores: pd.DataFrame) -> None:

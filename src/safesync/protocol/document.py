@@ -1,5 +1,8 @@
 """verdict.json: the fields, their units and meaning. Rates are shares (0.01 = 1 point).
 
+On the measured tiers a rate is a violation rate; on the tier "overlap" it is the requests that the
+merge windows meet, as a share of all requests of the block.
+
 ``VerdictDocument.model_json_schema()`` is the schema; infinity and NaN are refused, null means
 "there is no such figure".
 """
@@ -8,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-VERSION = 1
+VERSION = 2
 
 Word = Literal["EARNED", "PROVISIONAL", "TIED", "INCONCLUSIVE", "HARMFUL", "REFUSED"]
 
@@ -26,10 +29,13 @@ class GateResult(_Part):
     limit: float | None
     sentence: str
     refuses: bool = Field(description="true: failing it means REFUSED; false: it withholds EARNED")
+    applies: bool = Field(
+        description="false: it has no object on this tier and leaves nothing open"
+    )
 
 
 class Gain(_Part):
-    """What the policy gains over the mean of its matched-random draws; positive is better."""
+    """What the policy gains over the mean of its matched-random placements; positive is better."""
 
     rate: float = Field(description="minus the mean of d over blocks, as a share of requests")
     points: float = Field(description="the same in percentage points")
@@ -59,6 +65,24 @@ class PolicyBlock(_Part):
     )
 
 
+class OverlapBlock(_Part):
+    """One block on the overlap tier: the policy among all placements of its budget."""
+
+    seed: int
+    budget: int = Field(description="merges")
+    requests: int = Field(description="requests of the block")
+    overlap: int = Field(description="requests that the windows meet, summed over windows")
+    overlap_rate: float = Field(description="overlap over requests")
+    null_mean: float = Field(description="mean overlap of all placements, requests")
+    null_sd: float
+    optimum: int = Field(description="fewest that any placement meets")
+    regret: int = Field(description="overlap minus optimum, requests")
+    difference: float = Field(description="(overlap - null_mean) over requests; negative: better")
+    conditional_p: float = Field(
+        description="share of all placements that meet as few, conditional on this trace"
+    )
+
+
 class TestResult(_Part):
     """A p-value with the smallest that the design can give."""
 
@@ -66,7 +90,7 @@ class TestResult(_Part):
 
     p: float
     smallest: float = Field(description="smallest attainable p of this design")
-    arrangements: int
+    arrangements: int | None = Field(description="null: a convolution, nothing was enumerated")
     exact: bool = Field(description="false: seeded Monte Carlo, (r + 1) / (n + 1)")
 
 
@@ -78,6 +102,13 @@ class Claim(_Part):
     smallest: float = Field(description="smallest attainable p_claim")
     randomization: TestResult = Field(description="conditional on these traces")
     sign_flip: TestResult
+
+
+class Spacing(_Part):
+    """The policy against its own gaps in other orders."""
+
+    points: float = Field(description="gain over the mean of the orders; positive is better")
+    test: Claim
 
 
 class Decomposition(_Part):
@@ -95,9 +126,12 @@ class Settle(_Part):
 
     blocks: int = Field(description="judged blocks in all")
     more_blocks: int
-    draws: int = Field(description="draws per block")
+    draws: int | None = Field(description="draws per block; null: the exact null needs none")
     smallest_p: float = Field(description="smallest attainable p_claim with them")
-    replays: int = Field(description="further replays: per new block the capture, policy and draws")
+    replays: int = Field(
+        description="further replays: per new block the capture, policy and draws; on the overlap "
+        "tier the capture alone"
+    )
     wall_s: float = Field(description="their time at one measurement after another, seconds")
     sentence: str
 
@@ -115,9 +149,10 @@ class PolicyResult(_Part):
     gates: list[GateResult]
     open_gates: list[str] = Field(description="names of the gates that were not computed")
     gain: Gain | None
-    blocks: list[PolicyBlock]
+    blocks: list[PolicyBlock] | list[OverlapBlock]
     claim: Claim | None = Field(description="test of a gain; null without draws or not claimed")
     harm: Claim | None = Field(description="the mirrored test, its own Holm family")
+    spacing: Spacing | None = Field(description="null where the tier does not carry it")
     decomposition: list[Decomposition]
     settle: Settle | None
 

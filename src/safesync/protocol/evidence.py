@@ -7,17 +7,21 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
+from safesync.placement import Null
 from safesync.protocol import document as doc
 from safesync.protocol.blocks import Block, collect
+from safesync.protocol.gates import OVERLAP_TIER
+from safesync.protocol.overlap import OverlapBlock, collect_overlap
 from safesync.protocol.statistics import (
     Interval,
     PValue,
+    convolved_null_test,
     mean_interval,
     randomization_test,
     sign_flip_test,
 )
 
-TIERS = ("vllm", "emulator", "overlap")  # strongest evidence first
+TIERS = ("vllm", "emulator", OVERLAP_TIER)  # strongest evidence first
 TEN_MINUTES_S = 600.0
 
 
@@ -27,7 +31,7 @@ class Rules(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     alpha: float = Field(0.05, gt=0, lt=1)
-    min_gain: float = Field(0.01, ge=0, lt=1)  # violation rate: 0.01 is 1 point
+    min_gain: float = Field(0.01, ge=0, lt=1)  # of the tier's rate: 0.01 is 1 point
     min_blocks: int = Field(5, ge=1)
     lateness_limit: float = Field(0.02, gt=0)  # share of the SLO threshold
     loop_lag_limit_s: float = Field(0.1, gt=0)
@@ -42,11 +46,13 @@ class Rules(BaseModel):
 class Study:
     """What every case of a run shares.
 
-    ``judged``: SCORES rows of role judge. ``thresholds_s``: regime -> SLO threshold, seconds.
-    ``horizon_s``: length of a trace. ``replay_s``: wall time of one replay, seconds.
+    ``judged``: SCORES rows of role judge; ``overlap``: OVERLAP rows of it. ``thresholds_s``:
+    regime -> SLO threshold, seconds. ``horizon_s``: length of a trace. ``replay_s``: wall time of
+    one replay, seconds.
     """
 
     judged: pd.DataFrame
+    overlap: pd.DataFrame
     rules: Rules
     thresholds_s: dict[str, float]
     horizon_s: float
@@ -59,18 +65,21 @@ class Case:
     """One policy's evidence in one (tier, regime).
 
     ``differences``: d_b per block (a rate; negative: better). ``better`` and ``worse``: blocked
-    randomization test and sign-flip test of a gain and of a harm. Without a block, or with a
-    block that lacks draws, there are no differences, interval and tests.
+    randomization test and sign-flip test of a gain and of a harm. ``spacing``: the same two of a
+    gain over the policy's own gaps in other orders, and ``spacing_gain`` its mean, a rate. Without
+    a block, or with a block that lacks draws, there are no differences, interval and tests.
     """
 
     tier: str
     regime: str
     policy: str
-    blocks: Sequence[Block]
+    blocks: Sequence[Block] | Sequence[OverlapBlock]
     differences: list[float]
     interval: Interval | None
     better: tuple[PValue, PValue] | None
     worse: tuple[PValue, PValue] | None
+    spacing: tuple[PValue, PValue] | None = None
+    spacing_gain: float | None = None
 
     @property
     def gain(self) -> float | None:
@@ -78,30 +87,36 @@ class Case:
         return None if self.interval is None else -self.interval.mean
 
     @property
-    def draws(self) -> int:
-        """K: the fewest draws that any block has."""
+    def draws(self) -> int | None:
+        """K: the fewest draws that any block has; None where the null is exact and needs none."""
+        if self.tier == OVERLAP_TIER:
+            return None
         return min((len(block.draws) for block in self.blocks), default=0)
 
 
-def pairs_of(judged: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return (tier, regime) in the rows, strongest tier first."""
-    unknown = sorted(set(judged["tier"]) - set(TIERS))
+def pairs_of(judged: pd.DataFrame, overlap: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return (tier, regime) in the rows of SCORES and OVERLAP, strongest tier first."""
+    replayed = [tier for tier in TIERS if tier != OVERLAP_TIER]
+    unknown = sorted(set(judged["tier"]) - set(replayed))
     if unknown:
-        raise ValueError(f"unknown tier {unknown}; expected one of {TIERS}")
+        raise ValueError(f"unknown tier {unknown} of replays; expected one of {replayed}")
     found = {(str(t), str(r)) for t, r in zip(judged["tier"], judged["regime"], strict=True)}
+    found |= {(OVERLAP_TIER, str(regime)) for regime in overlap["regime"]}
     return sorted(found, key=lambda pair: (TIERS.index(pair[0]), pair[1]))
 
 
 def gather(study: Study, tier: str, regime: str, policy: str) -> Case:
     """Return the evidence on ``policy``, tested by the rules of the study."""
-    blocks = collect(study.judged, tier, regime, policy)
+    blocks = blocks_of(study, tier, regime, policy)
+    if blocks and tier == OVERLAP_TIER:
+        return _exact_case(study.rules, regime, policy, blocks)
     if not blocks or any(block.draws.empty for block in blocks):
         return Case(tier, regime, policy, blocks, [], None, None, None)
     differences = [block.difference for block in blocks]
-    own = [float(block.policy["violation_rate"]) for block in blocks]
+    own = [block.rate for block in blocks]
     draws = [block.draws["violation_rate"].tolist() for block in blocks]
     rules = study.rules
-    chance = {"monte_carlo": rules.monte_carlo, "seed": rules.monte_carlo_seed}
+    chance = _chance(rules)
     better, worse = (
         (
             randomization_test(own, draws, alternative=side, **chance),
@@ -113,15 +128,71 @@ def gather(study: Study, tier: str, regime: str, policy: str) -> Case:
     return Case(tier, regime, policy, blocks, differences, interval, better, worse)
 
 
-def describe_block(block: Block) -> doc.PolicyBlock:
+def blocks_of(
+    study: Study, tier: str, regime: str, policy: str
+) -> Sequence[Block] | Sequence[OverlapBlock]:
+    """Return the blocks of ``policy`` on ``tier``, by seed."""
+    if tier == OVERLAP_TIER:
+        return collect_overlap(study.overlap, regime, policy)
+    return collect(study.judged, tier, regime, policy)
+
+
+def _exact_case(rules: Rules, regime: str, policy: str, blocks: Sequence[OverlapBlock]) -> Case:
+    """Return the evidence of the overlap tier: exact nulls, and matched spacing by its side."""
+    costs = [block.overlap for block in blocks]
+
+    def tests(nulls: Sequence[Null], side: str, exact: bool) -> tuple[PValue, PValue]:
+        away = [cost - null.mean for cost, null in zip(costs, nulls, strict=True)]
+        return (
+            convolved_null_test(costs, nulls, alternative=side, exact=exact),
+            sign_flip_test(away, alternative=side, **_chance(rules)),
+        )
+
+    nulls = [block.null for block in blocks]
+    orders = [block.spacing for block in blocks]
+    differences = [block.difference for block in blocks]
+    return Case(
+        OVERLAP_TIER,
+        regime,
+        policy,
+        blocks,
+        differences,
+        mean_interval(differences, rules.interval_level),
+        better=tests(nulls, "less", True),
+        worse=tests(nulls, "greater", True),
+        spacing=tests(orders, "less", all(block.policy["spacing_exact"] for block in blocks)),
+        spacing_gain=float(np.mean([b.spacing.mean / b.requests - b.rate for b in blocks])),
+    )
+
+
+def _chance(rules: Rules) -> dict:
+    return {"monte_carlo": rules.monte_carlo, "seed": rules.monte_carlo_seed}
+
+
+def describe_block(block: Block | OverlapBlock) -> doc.PolicyBlock | doc.OverlapBlock:
     """Return the block's figures as the verdict document lists them."""
+    if isinstance(block, OverlapBlock):
+        row = block.policy
+        return doc.OverlapBlock(
+            seed=block.seed,
+            budget=int(row["budget"]),
+            requests=block.requests,
+            overlap=block.overlap,
+            overlap_rate=block.rate,
+            null_mean=float(row["null_mean"]),
+            null_sd=float(row["null_sd"]),
+            optimum=int(row["optimum"]),
+            regret=int(row["regret"]),
+            difference=block.difference,
+            conditional_p=float(row["p_at_most"]),
+        )
     row, rates = block.policy, block.draws["violation_rate"]
     excess = float(row["excess_rate"])
     facts = {
         "seed": block.seed,
         "budget": int(row["budget"]),
         "draws": len(rates),
-        "violation_rate": float(row["violation_rate"]),
+        "violation_rate": block.rate,
         "excess_rate": excess if np.isfinite(excess) else None,
     }
     if rates.empty:
@@ -129,17 +200,17 @@ def describe_block(block: Block) -> doc.PolicyBlock:
         return doc.PolicyBlock(**facts, **dict.fromkeys(names))
     return doc.PolicyBlock(
         **facts,
-        draws_violation_rate=float(rates.mean()),
+        draws_violation_rate=block.control_rate,
         draws_low=float(rates.min()),
         draws_high=float(rates.max()),
         difference=block.difference,
-        conditional_p=randomization_test([row["violation_rate"]], [rates.tolist()]).p,
+        conditional_p=randomization_test([block.rate], [rates.tolist()]).p,
     )
 
 
 def requests_10min(case: Case, horizon_s: float) -> float:
     """Return gain x offered rate x 600 s, requests; the offered rate is the blocks' mean."""
-    rate = float(np.mean([block.policy["requests"] for block in case.blocks])) / horizon_s
+    rate = float(np.mean([block.requests for block in case.blocks])) / horizon_s
     return case.gain * rate * TEN_MINUTES_S
 
 
@@ -150,16 +221,13 @@ def decompose(study: Study, case: Case) -> list[doc.Decomposition]:
         if baseline == case.policy:
             continue
         others = {
-            block.seed: float(block.policy["violation_rate"])
-            for block in collect(study.judged, case.tier, case.regime, baseline)
+            block.seed: block.rate for block in blocks_of(study, case.tier, case.regime, baseline)
         }
-        shared = [b for b in case.blocks if b.seed in others and not b.draws.empty]
+        shared = [b for b in case.blocks if b.seed in others and b.control_rate is not None]
         if not shared:
             continue
         placement = 100 * float(np.mean([block.difference for block in shared]))
-        budget = 100 * float(
-            np.mean([b.draws["violation_rate"].mean() - others[b.seed] for b in shared])
-        )
+        budget = 100 * float(np.mean([b.control_rate - others[b.seed] for b in shared]))
         parts.append(
             doc.Decomposition(
                 baseline=baseline,

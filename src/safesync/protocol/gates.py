@@ -2,7 +2,8 @@
 
 A gate that ``refuses`` and fails makes the verdict REFUSED; one that does not refuse withholds
 EARNED only. ``passed`` is None when the gate cannot be computed (yet): the best verdict is then
-PROVISIONAL. A figure exactly at its limit passes.
+PROVISIONAL. It is None too where the gate has no object on a tier (``applies`` False): that leaves
+nothing open. A figure exactly at its limit passes.
 """
 
 import math
@@ -14,7 +15,8 @@ import pandas as pd
 from safesync.protocol.blocks import Block
 
 REAL_TIER = "vllm"
-SPACING_TIERS = ("overlap", "emulator")
+OVERLAP_TIER = "overlap"
+SPACING_TIERS = (OVERLAP_TIER, "emulator")
 _SLACK = 1e-12  # a figure computed in floating point still passes at its limit
 
 
@@ -28,6 +30,7 @@ class Gate:
     limit: float | None
     sentence: str
     refuses: bool = True
+    applies: bool = True
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,49 @@ class Scope:
 def not_available(name: str, sentence: str, *, refuses: bool = True) -> Gate:
     """Return the gate that nothing has computed: it neither passes nor fails."""
     return Gate(name, None, None, None, sentence, refuses)
+
+
+def without_replays() -> list[Gate]:
+    """Return the gates that have no object on the overlap tier, where no policy is replayed."""
+    return [
+        Gate(name, None, None, None, sentence, applies=False)
+        for name, sentence in (
+            ("measurement valid", "Not applicable: no replay of the policy is measured here."),
+            ("fingerprint", "Not applicable: all placements are costed on one capture."),
+            (
+                "effect-size transfer",
+                "Not applicable: overlap is counted, and no effect on latency is claimed.",
+            ),
+            ("no-sync load match", "Not applicable: all placements are costed on one capture."),
+        )
+    ]
+
+
+def exact_budget(blocks: int) -> Gate:
+    """Gate 4 on the overlap tier: the null holds the feasible schedules of the same budget only."""
+    return Gate(
+        "budget match",
+        True,
+        0.0,
+        0.0,
+        f"In {count(blocks, 'block')} compared with every feasible schedule of as many merges.",
+    )
+
+
+def matched_spacing(p_adjusted: float, gain: float, *, smallest_p: float, alpha: float) -> Gate:
+    """Gate 5, awareness: the gain over the policy's own gaps in other orders is no accident.
+
+    Figure: p after Holm, limit ``alpha``; ``gain`` is a rate.
+    """
+    return Gate(
+        "matched spacing",
+        p_adjusted <= alpha + _SLACK,
+        p_adjusted,
+        alpha,
+        f"Gain over its own gaps in other orders {gain * 100:+.2f} points, p after Holm "
+        f"{p_adjusted:.3g} (smallest attainable {smallest_p:.3g}), limit {alpha:g}.",
+        refuses=False,
+    )
 
 
 def measurement_valid(
@@ -283,10 +329,6 @@ def later_gates(tier: str) -> list[Gate]:
     """Return the gates that other stages compute, as not available yet."""
     gates = [
         not_available(
-            "effect-size transfer",
-            "Not available yet: whether the merges hurt the real sidecar as the model predicts.",
-        ),
-        not_available(
             "causality", "Not available yet: whether the policy's decisions use the past only."
         ),
         not_available(
@@ -294,6 +336,14 @@ def later_gates(tier: str) -> list[Gate]:
             "Not available yet: whether the schedule trains as well as its draws.",
         ),
     ]
+    if tier != OVERLAP_TIER:
+        gates.append(
+            not_available(
+                "effect-size transfer",
+                "Not available yet: whether the merges hurt the real sidecar as the model "
+                "predicts.",
+            )
+        )
     if tier in SPACING_TIERS:
         gates.append(
             not_available(

@@ -1,4 +1,4 @@
-"""Tests over blocks. Lower is better: every statistic is a violation rate or a difference of two.
+"""Tests over blocks. Lower is better: a statistic is a rate, a cost or a difference of two.
 
 A p-value counts the arrangements at least as extreme as the observed one, ties included, so that
 P(p <= a) <= a under the null whatever the ties; its smallest attainable value goes with it.
@@ -13,6 +13,8 @@ import numpy as np
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
+from safesync.placement import Null
+
 EXACT_ARRANGEMENTS = 1_000_000
 EXACT_SIGN_FLIP_BLOCKS = 20
 _CHUNK = 8192
@@ -22,12 +24,15 @@ Alternative = Literal["less", "greater", "two-sided"]
 
 @dataclass(frozen=True)
 class PValue:
-    """A p-value, the smallest that this design can give, and how it was computed."""
+    """A p-value, the smallest that this design can give, and how it was computed.
+
+    ``arrangements`` is None where a distribution was convolved and nothing was enumerated.
+    """
 
     p: float
     smallest: float
     statistic: float
-    arrangements: int
+    arrangements: int | None
     exact: bool
 
 
@@ -81,6 +86,31 @@ def randomization_test(
     p = (int(_tail(null, observed, alternative).sum()) + 1) / (monte_carlo + 1)
     smallest = max(1 / arrangements, 1 / (monte_carlo + 1))
     return PValue(p, smallest, float(observed), arrangements, exact=False)
+
+
+def convolved_null_test(
+    costs: Sequence[int],
+    nulls: Sequence[Null],
+    *,
+    alternative: Literal["less", "greater"] = "less",
+    exact: bool = True,
+) -> PValue:
+    """Place of a total cost in the convolution of its blocks' nulls, one-sided.
+
+    ``costs`` (B,): the policy's cost per block, integers; ``nulls``: B distributions of the cost
+    under placement by chance, independent over blocks. The statistic is the sum of the costs, less
+    its mean. ``exact``: whether the nulls are (False: sampled ones). The p-value is conditional on
+    these traces. Raises ValueError without a block.
+    """
+    if not len(costs) or len(costs) != len(nulls):
+        raise ValueError("a convolved null needs at least one block, and one null for each")
+    null = Null.convolve(nulls)
+    total = int(sum(costs))
+    if alternative == "less":
+        p, smallest = null.p_at_most(total), float(null.probabilities[0])
+    else:
+        p, smallest = null.p_at_least(total), float(null.probabilities[-1])
+    return PValue(p, smallest, total - null.mean, None, exact)
 
 
 def sign_flip_test(
@@ -146,10 +176,10 @@ def mean_interval(differences: Sequence[float], level: float = 0.90) -> Interval
     return Interval(mean, mean - half, mean + half, level, f"t over {values.size} blocks")
 
 
-def blocks_to_resolve(draws: int, level: float, at_least: int = 1) -> int:
+def blocks_to_resolve(draws: float, level: float, at_least: int = 1) -> int:
     """Return the fewest blocks B with (K + 1)^-B and 2^-B both at most ``level``, K = ``draws``.
 
-    ``draws`` >= 1 and ``level`` > 0; never fewer than ``at_least``.
+    ``draws`` > 0 and ``level`` > 0; never fewer than ``at_least``.
     """
     blocks = max(at_least, 1)
     while max((draws + 1.0) ** -blocks, 2.0**-blocks) > level:

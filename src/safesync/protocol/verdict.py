@@ -20,6 +20,7 @@ from safesync.protocol.evidence import (
     pairs_of,
     requests_10min,
 )
+from safesync.protocol.overlap import check_unique_blocks
 from safesync.protocol.statistics import (
     Interval,
     PValue,
@@ -27,7 +28,9 @@ from safesync.protocol.statistics import (
     blocks_to_resolve,
     holm,
 )
+from safesync.tables.overlap import OVERLAP
 
+_NO_FREEDOM = 0.01  # so little could a block lower p that some 300 would be needed
 _NAMED = 3  # a sentence names so many cases, above that it counts them
 
 
@@ -42,6 +45,7 @@ def judge(
     baselines: Sequence[str] = (),
     given_gates: Sequence[tuple[g.Scope, g.Gate]] = (),
     seeds: Mapping[str, Sequence[int]] | None = None,
+    overlap: pd.DataFrame | None = None,
 ) -> dict:
     """Return the verdict document (``document.VerdictDocument`` as plain JSON values).
 
@@ -53,18 +57,28 @@ def judge(
     fixed-period policies that the effect is decomposed against. ``given_gates``: gates that other
     stages computed (transfer, causality, training parity, matched spacing), each with the
     verdicts it belongs to; they take the place of "not available yet". ``seeds``: role -> seeds,
-    printed in the document (default: those in ``scores``).
+    printed in the document (default: those in the tables). ``overlap``: rows of OVERLAP
+    (``overlap.overlap_rows``), the evidence of the tier "overlap"; None for a study without it.
 
-    Raises ValueError for duplicate replays or a regime without a threshold.
+    On the overlap tier a rate is the requests that the windows meet as a share of all requests of
+    the block, so gains, ``min_gain`` and intervals are in points as elsewhere. Its control is the
+    exact null, its p over blocks the place of the summed cost in the convolution of the blocks'
+    nulls, and its gate "matched spacing" is computed here, by the same rule and with a Holm family
+    of its own; gates that a replay would need are marked as not applicable.
+
+    Raises ValueError for duplicate rows, an unknown tier or a regime without a threshold.
     """
     rules = Rules(**protocol)
+    overlap = OVERLAP.empty() if overlap is None else overlap
     check_unique(scores)
+    check_unique_blocks(overlap)
     judged = scores[scores["role"] == "judge"]
-    pairs = pairs_of(judged)
-    without = sorted({regime for _, regime in pairs} - set(thresholds_s))
+    counted = overlap[overlap["role"] == "judge"]
+    pairs = pairs_of(judged, counted)
+    without = sorted(set(judged["regime"]) - set(thresholds_s))
     if without:
         raise ValueError(f"no SLO threshold for regime {without}")
-    study = Study(judged, rules, dict(thresholds_s), horizon_s, replay_s, tuple(baselines))
+    study = Study(judged, counted, rules, dict(thresholds_s), horizon_s, replay_s, tuple(baselines))
 
     verdicts, family = [], {}
     for tier in [tier for tier in TIERS if any(tier == t for t, _ in pairs)]:
@@ -75,15 +89,15 @@ def judge(
     described = [
         _describe(study, gather(study, tier, regime, policy))
         for tier, regime in pairs
-        for policy in _described_policies(judged, tier, regime, claims)
+        for policy in _described_policies(study, tier, regime, claims)
     ]
     return doc.VerdictDocument(
         version=doc.VERSION,
-        run=str(scores["run"].iloc[0]) if len(scores) else "",
+        run=next(iter([*scores["run"], *overlap["run"]]), ""),
         answer=_answer(verdicts),
         claims=list(claims),
         family=family,
-        seeds=_seeds(scores, seeds),
+        seeds=_seeds(scores, overlap) if seeds is None else _integers(seeds),
         protocol=rules.model_dump(),
         thresholds_s=dict(thresholds_s),
         verdicts=verdicts,
@@ -91,26 +105,32 @@ def judge(
     ).model_dump(mode="json")
 
 
-def _described_policies(
-    judged: pd.DataFrame, tier: str, regime: str, claims: Sequence[str]
-) -> list[str]:
-    here = judged[(judged["tier"] == tier) & (judged["regime"] == regime)]
+def _described_policies(study: Study, tier: str, regime: str, claims: Sequence[str]) -> list[str]:
+    rows = study.overlap
+    if tier != g.OVERLAP_TIER:
+        rows = study.judged[study.judged["tier"] == tier]
+    here = rows[rows["regime"] == regime]
     return sorted(set(here["policy"]) - set(claims) - set(NOT_POLICIES))
 
 
 def _decide_family(
     study: Study, cases: Sequence[Case], given: Sequence[tuple[g.Scope, g.Gate]]
 ) -> list[doc.PolicyResult]:
-    """Adjust gains and harms over the declared family, then decide every case."""
-    tested = [case for case in cases if case.better]
-    better = iter(holm([_p_claim(case.better) for case in tested], len(cases)))
-    worse = iter(holm([_p_claim(case.worse) for case in tested], len(cases)))
-    results = []
-    for case in cases:
-        claim = _claim(case.better, next(better)) if case.better else None
-        harm = _claim(case.worse, next(worse)) if case.worse else None
-        results.append(_decide(study, case, claim, harm, len(cases), given))
-    return results
+    """Adjust gains, harms and spacing gains over the declared family, then decide every case."""
+    better, worse, spacing = (
+        _family([getattr(case, side) for case in cases]) for side in ("better", "worse", "spacing")
+    )
+    return [
+        _decide(study, *tested, len(cases), given)
+        for tested in zip(cases, better, worse, spacing, strict=True)
+    ]
+
+
+def _family(tests: Sequence[tuple[PValue, PValue] | None]) -> list[doc.Claim | None]:
+    """Return the claims under Holm; a case without a test still counts in the family."""
+    tested = [_p_claim(parts) for parts in tests if parts]
+    adjusted = iter(holm(tested, len(tests)))
+    return [_claim(parts, next(adjusted)) if parts else None for parts in tests]
 
 
 def _p_claim(parts: tuple[PValue, PValue]) -> float:
@@ -136,12 +156,14 @@ def _decide(
     case: Case,
     claim: doc.Claim | None,
     harm: doc.Claim | None,
+    spacing: doc.Claim | None,
     family: int,
     given: Sequence[tuple[g.Scope, g.Gate]],
 ) -> doc.PolicyResult:
-    gates = _gates(study, case, claim, family, given)
+    gates = _gates(study, case, claim, spacing, family, given)
     failed = [gate for gate in gates if gate.refuses and gate.passed is False]
-    open_gates = [gate.name for gate in gates if gate.passed is None]
+    open_gates = [gate.name for gate in gates if gate.applies and gate.passed is None]
+    unmet = [gate for gate in gates if not gate.refuses and gate.passed is False]
     would_be = _word(study.rules, case, gates, harm)
     verdict, settle = would_be, None
     if failed:
@@ -157,9 +179,10 @@ def _decide(
     elif would_be == "TIED":
         margin = study.rules.min_gain * 100
         sentence = (
-            f"{_points(case.interval)} lies inside \u00b1{margin:g} points of its matched-random "
-            "placements."
+            f"{_points(case.interval)} lies inside \u00b1{margin:g} points of its {_control(case)}."
         )
+    elif [gate.name for gate in unmet] == ["matched spacing"]:
+        sentence = f"a spacing gain, not awareness: {_points(case.interval)}. {unmet[0].sentence}"
     else:
         resolved = any(gate.name == "resolution" and gate.passed for gate in gates)
         settle = _settle(study, case, family, resolved)
@@ -175,6 +198,7 @@ def _decide(
         open_gates=open_gates,
         claim=claim,
         harm=harm,
+        spacing=spacing and doc.Spacing(points=100 * case.spacing_gain, test=spacing),
         settle=settle,
     )
 
@@ -183,6 +207,7 @@ def _gates(
     study: Study,
     case: Case,
     claim: doc.Claim | None,
+    spacing: doc.Claim | None,
     family: int,
     given: Sequence[tuple[g.Scope, g.Gate]],
 ) -> list[g.Gate]:
@@ -195,7 +220,9 @@ def _gates(
         if scope.covers(case.tier, case.regime, case.policy)
     }
     found = []
-    if blocks:
+    if case.tier == g.OVERLAP_TIER:
+        found += [*g.without_replays(), g.exact_budget(len(blocks))] if blocks else []
+    elif blocks:
         found += [
             g.measurement_valid(
                 blocks,
@@ -213,7 +240,17 @@ def _gates(
             g.envelope(claim.p_holm, alpha=rules.alpha),
             g.minimum_gain(case.gain, min_gain=rules.min_gain),
         ]
-    found += elsewhere.values()
+    if spacing is not None:
+        found.append(
+            g.matched_spacing(
+                spacing.p_holm,
+                case.spacing_gain,
+                smallest_p=spacing.smallest,
+                alpha=rules.alpha,
+            )
+        )
+    decided = {gate.name for gate in found}
+    found += [gate for name, gate in elsewhere.items() if name not in decided]
     order = (
         "measurement valid",
         "fingerprint",
@@ -261,22 +298,32 @@ def _points(interval: Interval) -> str:
 def _size(case: Case, study: Study, claim: doc.Claim) -> str:
     saved = abs(requests_10min(case, study.horizon_s))
     what = "fewer" if case.gain > 0 else "more"
+    counted = "overlapped requests" if case.tier == g.OVERLAP_TIER else "violations"
     return (
-        f"{abs(case.gain) * 100:.2f} points {what} violations than its matched-random placements "
-        f"in {g.count(len(case.blocks), 'block')}, p {claim.p_holm:.2g} after Holm (smallest "
+        f"{abs(case.gain) * 100:.2f} points {what} {counted} than its {_control(case)} in "
+        f"{g.count(len(case.blocks), 'block')}, p {claim.p_holm:.2g} after Holm (smallest "
         f"attainable {claim.smallest:.2g}): about {saved:.0f} requests per sidecar and ten minutes."
     )
+
+
+def _control(case: Case) -> str:
+    exact = case.tier == g.OVERLAP_TIER
+    return "placements by chance, all of them" if exact else "matched-random placements"
 
 
 def _undecided(
     study: Study, case: Case, claim: doc.Claim | None, resolved: bool, settle: doc.Settle | None
 ) -> str:
     if not case.blocks:
-        return "No judged replay of this policy exists."
+        what = "schedule" if case.tier == g.OVERLAP_TIER else "replay"
+        return f"No judged {what} of this policy exists."
     if claim is None:
         return "No matched-random draw of its own budget exists to compare with."
     rules = study.rules
-    design = f"{g.count(len(case.blocks), 'block')}, {g.count(case.draws, 'draw')}"
+    control = "exact null" if case.draws is None else g.count(case.draws, "draw")
+    design = f"{g.count(len(case.blocks), 'block')}, {control}"
+    if settle is None:
+        return f"{design}: all placements of this budget meet as many requests, so none is better."
     if not resolved:
         return (
             f"{design}: smallest attainable p = {claim.smallest:.2g}, INCONCLUSIVE; "
@@ -296,26 +343,34 @@ def _settle(study: Study, case: Case, family: int, resolved: bool) -> doc.Settle
     """Return the fewest blocks that could settle the case, at the draws it has.
 
     While p cannot fall to alpha over the family: the blocks with which it can. After that: the
-    blocks with which the interval, at the spread seen, is as narrow as the margin.
+    blocks with which the interval, at the spread seen, is as narrow as the margin. None without
+    evidence, or when the budget leaves no placement to test.
     """
     if case.interval is None:
         return None
     rules, draws = study.rules, case.draws
+    exact = draws is None
     blocks = len(case.blocks)
+    # What one block can do to p, as that many draws would; the sign flip can do no more than one.
+    finest = min(1.0, case.better[0].smallest ** (-1 / blocks) - 1) if exact else draws
+    if finest < _NO_FREEDOM:
+        return None
     if not resolved:
-        blocks = blocks_to_resolve(draws, rules.alpha / family, rules.min_blocks)
+        needed = blocks_to_resolve(finest, rules.alpha / family, rules.min_blocks)
+        blocks = max(blocks, needed)
         purpose = "so that p can fall low enough"
     else:
         narrow = blocks_to_narrow(case.differences, rules.min_gain, rules.interval_level)
         blocks = max(blocks, narrow or 0)
         purpose = f"to narrow the interval to \u00b1{rules.min_gain * 100:g} points at this spread"
     more = blocks - len(case.blocks)
-    replays = more * (draws + 2)  # the capture, the policy and its draws
+    replays = more * (1 if exact else draws + 2)  # the capture, the policy and its draws
     wall_s = replays * study.replay_s
     if more:
+        of = "" if exact else f" of {g.count(draws, 'draw')}"
         sentence = (
-            f"At least {g.count(blocks, 'block')} of {g.count(draws, 'draw')}, {purpose}: {more} "
-            f"more, {replays} replays, {_duration(wall_s)} one after another."
+            f"At least {g.count(blocks, 'block')}{of}, {purpose}: {more} more, "
+            f"{g.count(replays, 'replay')}, {_duration(wall_s)} one after another."
         )
     else:
         sentence = "The interval is narrow but touches the margin; more blocks would move it off."
@@ -323,7 +378,7 @@ def _settle(study: Study, case: Case, family: int, resolved: bool) -> doc.Settle
         blocks=blocks,
         more_blocks=more,
         draws=draws,
-        smallest_p=max((draws + 1.0) ** -blocks, 2.0**-blocks),
+        smallest_p=max((finest + 1.0) ** -blocks, 2.0**-blocks),
         replays=replays,
         wall_s=wall_s,
         sentence=sentence,
@@ -351,6 +406,7 @@ def _describe(study: Study, case: Case) -> doc.PolicyResult:
         open_gates=[],
         claim=None,
         harm=None,
+        spacing=None,
         settle=None,
     )
 
@@ -401,10 +457,10 @@ def _answer(verdicts: Sequence[doc.PolicyResult]) -> str:
     return f"{opening}: {'; '.join(said)}."
 
 
-def _seeds(scores: pd.DataFrame, seeds: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
-    if seeds is not None:
-        return {role: [int(seed) for seed in values] for role, values in seeds.items()}
-    return {
-        str(role): sorted({int(seed) for seed in rows["seed"]})
-        for role, rows in scores.groupby("role")
-    }
+def _seeds(*tables: pd.DataFrame) -> dict[str, list[int]]:
+    rows = pd.concat([table[["role", "seed"]] for table in tables], ignore_index=True)
+    return _integers({role: sorted(set(of["seed"])) for role, of in rows.groupby("role")})
+
+
+def _integers(seeds: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    return {str(role): [int(seed) for seed in values] for role, values in seeds.items()}

@@ -12,15 +12,19 @@ from plotly.offline import get_plotlyjs
 
 from safesync.protocol.blocks import NOT_POLICIES
 from safesync.protocol.evidence import TIERS
+from safesync.protocol.gates import OVERLAP_TIER
 from safesync.report import tables
 from safesync.report.figures.base import Colours, Figure
 from safesync.report.figures.decomposition import decomposition
 from safesync.report.figures.envelope import envelope
+from safesync.report.figures.forecast import forecast_figure
 from safesync.report.figures.latency import latency_cdf
+from safesync.report.figures.null import null_figure
 from safesync.report.figures.timeline import timeline
 from safesync.report.figures.windows import windows_figure
 from safesync.report.replay import Replay, captures
 from safesync.report.wording import FILTERS
+from safesync.tables.overlap import OVERLAP
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,9 @@ class Section:
     validity: dict
     costs: list[dict]
     figures: list[Figure]
+    overlap: list[dict]
+    inert: list[dict]
+    overlap_figures: list[Figure]
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ def build(
     merge_tolerance_s: float,
     config_text: str,
     warnings: Sequence[str] = (),
+    overlap: pd.DataFrame | None = None,
 ) -> None:
     """Write the report to ``path``, through a temporary name and a rename.
 
@@ -67,10 +75,12 @@ def build(
     ``replays``: those whose tables are at hand (a tier may have none: it is then judged but not
     drawn). ``thresholds``: regime -> threshold document. ``merge_s``, ``merge_tolerance_s``:
     planned length of a merge and how far it may be off plan, seconds. ``config_text``: the exact
-    config. ``warnings``: sentences of earlier stages.
+    config. ``warnings``: sentences of earlier stages. ``overlap``: the rows of OVERLAP that the
+    verdicts rest on; None for a run without that tier.
     """
     path = Path(path)
-    policies = _policies(verdict, scores)
+    overlap = OVERLAP.empty() if overlap is None else overlap
+    policies = _policies(verdict, [*scores["policy"], *overlap["policy"]])
     study = _Study(
         verdict=verdict,
         policies=policies,
@@ -85,6 +95,7 @@ def build(
             scores[scores["regime"] == regime],
             [replay for replay in replays if replay.regime == regime],
             thresholds[regime],
+            overlap[(overlap["regime"] == regime) & (overlap["role"] == "judge")],
         )
         for regime in sorted(scores["regime"].unique())
     ]
@@ -122,9 +133,9 @@ def _environment() -> Environment:
     return environment
 
 
-def _policies(verdict: Mapping, scores: pd.DataFrame) -> list[str]:
+def _policies(verdict: Mapping, found: Sequence[str]) -> list[str]:
     """Return all policies in the order of the page: claims, the others, captures and controls."""
-    names = list(dict.fromkeys([*verdict["claims"], *sorted(scores["policy"].unique())]))
+    names = list(dict.fromkeys([*verdict["claims"], *sorted(set(found))]))
     return sorted(names, key=lambda name: (name in NOT_POLICIES, name not in verdict["claims"]))
 
 
@@ -134,6 +145,7 @@ def _section(
     scores: pd.DataFrame,
     replays: Sequence[Replay],
     threshold: Mapping,
+    overlap: pd.DataFrame,
 ) -> Section:
     """Return the section of one regime; traces come from the strongest tier that has any."""
     tiers = {replay.tier for replay in replays} or set(scores["tier"])
@@ -161,6 +173,9 @@ def _section(
             *_trace_figures(study, here, threshold),
             *_score_figures(study, regime, scores[scores["role"] == "judge"]),
         ],
+        overlap=tables.overlap_rows(overlap, study.policies),
+        inert=tables.inert_signals(overlap),
+        overlap_figures=_overlap_figures(study, regime, overlap),
     )
 
 
@@ -180,13 +195,29 @@ def _trace_figures(study: _Study, replays: Sequence[Replay], threshold: Mapping)
 
 def _score_figures(study: _Study, regime: str, scores: pd.DataFrame) -> list[Figure]:
     """Return the figures that scores and verdicts suffice for, a variant per tier."""
-    results = [*study.verdict["verdicts"], *study.verdict["described"]]
     envelopes, decompositions = [], []
     for tier in [tier for tier in TIERS if tier in set(scores["tier"])]:
-        here = [r for r in results if r["regime"] == regime and r["tier"] == tier]
         envelopes.append((tier, envelope(scores, tier, regime, study.policies, study.colours)))
-        decompositions.append((tier, decomposition(here, study.colours)))
+        decompositions.append((tier, _decomposition(study, regime, tier)))
     return [figure for figure in map(_by_tier, (envelopes, decompositions)) if figure]
+
+
+def _overlap_figures(study: _Study, regime: str, overlap: pd.DataFrame) -> list[Figure]:
+    """Return the figures of the overlap tier, from judge rows of OVERLAP of one regime."""
+    look = (study.policies, study.colours)
+    split = _decomposition(study, regime, OVERLAP_TIER)
+    drawn = [
+        null_figure(overlap, *look),
+        forecast_figure(overlap, *look),
+        split and replace(split, name="overlap-decomposition"),
+    ]
+    return [figure for figure in drawn if figure]
+
+
+def _decomposition(study: _Study, regime: str, tier: str) -> Figure | None:
+    results = [*study.verdict["verdicts"], *study.verdict["described"]]
+    here = [r for r in results if r["regime"] == regime and r["tier"] == tier]
+    return decomposition(here, study.colours)
 
 
 def _by_tier(figures: Sequence[tuple[str, Figure | None]]) -> Figure | None:

@@ -1,4 +1,4 @@
-"""The page's tables as plain rows: validity, cost per merge, replays, machines."""
+"""The page's tables as plain rows: validity, cost per merge, replays, overlap, machines."""
 
 import json
 from collections.abc import Sequence
@@ -118,6 +118,27 @@ def replay_rows(scores: pd.DataFrame, policies: Sequence[str]) -> tuple[list[dic
     )
     rows = ordered.head(MAX_REPLAY_ROWS).drop(columns="_place").to_dict("records")
     return rows, max(0, len(ordered) - MAX_REPLAY_ROWS)
+
+
+def overlap_rows(overlap: pd.DataFrame, policies: Sequence[str]) -> list[dict]:
+    """Return the rows of OVERLAP as the page lists them: by policy as listed, then by seed."""
+    places = {policy: place for place, policy in enumerate(policies)}
+    hidden = [name for name in overlap.columns if name.endswith(("_values", "_probabilities"))]
+    spacing = [
+        float(np.dot(row.spacing_values, row.spacing_probabilities)) for row in overlap.itertuples()
+    ]
+    return (
+        overlap.assign(_place=overlap["policy"].map(places), spacing_mean=spacing)
+        .sort_values(["_place", "seed"])
+        .drop(columns=["_place", *hidden])
+        .to_dict("records")
+    )
+
+
+def inert_signals(overlap: pd.DataFrame) -> list[dict]:
+    """Return the blocks whose capture holds signals without variance, and which signals."""
+    rows = overlap.loc[overlap["inert_signals"] != "", ["seed", "inert_signals"]]
+    return rows.drop_duplicates().sort_values("seed").to_dict("records")
 
 
 def machines(replays: Sequence[Replay]) -> list[dict]:

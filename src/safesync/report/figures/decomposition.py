@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from safesync.protocol.gates import OVERLAP_TIER
 from safesync.report.figures.base import (
     Colours,
     Figure,
@@ -54,6 +55,8 @@ def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
                     f"{plain(part['baseline'])}: %{{x:.2f}} points<extra></extra>",
                 }
             )
+    overlapped = results[0]["tier"] == OVERLAP_TIER
+    unit = "overlapped requests, % of all" if overlapped else "violation rate"
     values = [
         part[f"{name}_points"] for _, part in parts for name in ("budget", "placement", "total")
     ]
@@ -61,7 +64,7 @@ def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
     low, high = min(0.0, *values), max(0.0, *values)
     layout = base_layout(
         int(len(parts) * _GROUP_ROWS * _ROW_PX) + 70,
-        xaxis=axis("points of violation rate; negative is better", zeroline=True)
+        xaxis=axis(f"points of {unit}; negative is better", zeroline=True)
         | {"zerolinecolor": "@muted", "range": [low - 0.25 * widest, high + 0.25 * widest]},
         yaxis=axis(
             None,
