@@ -1,6 +1,7 @@
 # make run     set up, then config to verdict page      make test   set up, then all tests
 # make plan    what a run measures and how long         make smoke  a short real run (6 minutes)
-# make lint    ruff, snakefmt                           make clean  environment and caches, no results
+# make lint    ruff, snakefmt                           make bench  speed and calibration, as ratios
+# make clean   environment and caches, no results
 # CONFIG=config/smoke.yaml picks another config, SIDECAR=gpu the GPU build of vLLM.
 
 CONFIG ?= config/config.yaml
@@ -18,7 +19,7 @@ PIP = $(BIN)/pip install --quiet --no-deps
 STAMP = .venv/.$(SIDECAR)
 SNAKEMAKE = $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG)
 
-.PHONY: run plan smoke test lint format setup clean
+.PHONY: run plan smoke test lint format bench setup clean
 .DEFAULT_GOAL = run
 
 # three runs: what the first two rewrite unchanged then reruns nothing that depends on it
@@ -45,6 +46,11 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow
+
+# ratios measured in one run; each script says what it compares and fails when a bar is missed
+bench: setup
+	$(BIN)/python benchmarks/placement.py
+	$(BIN)/python benchmarks/steady.py
 
 setup: $(STAMP)
 

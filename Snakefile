@@ -29,10 +29,10 @@ localrules:
 
 
 rule all:
+    default_target: True
     input:
         f"results/{RUN}/verdict.json",
         f"results/{RUN}/report/index.html",
-    default_target: True
 
 
 # `make run` asks for these two first, each in a run of its own: what comes out byte-identical

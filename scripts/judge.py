@@ -3,8 +3,10 @@
 import pandas as pd
 
 from safesync.job import job
+from safesync.protocol.causality import causality
 from safesync.protocol.verdict import judge
 from safesync.tables import read_document, write_document
+from safesync.tables.overlap import OVERLAP
 from safesync.tables.scores import SCORES
 
 params, found = snakemake.params, snakemake.input
@@ -19,6 +21,8 @@ with job("judge", snakemake.log[0]) as say:
         replay_s=params.replay_s,
         baselines=params.baselines,
         seeds=params.seeds,
+        overlap=pd.concat([OVERLAP.read(path) for path in found.overlap], ignore_index=True),
+        given_gates=[causality(read_document(path, ("policy", "blocks"))) for path in found.audits],
     )
     say(verdict["answer"])
     write_document(snakemake.output.verdict, verdict)

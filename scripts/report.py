@@ -8,6 +8,7 @@ from safesync.report.page import build
 from safesync.report.replay import Replay
 from safesync.tables import read_document
 from safesync.tables.merges import MERGES
+from safesync.tables.overlap import OVERLAP
 from safesync.tables.requests import REQUESTS
 from safesync.tables.schedule import SCHEDULE
 from safesync.tables.scores import SCORES
@@ -57,4 +58,5 @@ with job("report", snakemake.log[0]):
         merge_tolerance_s=params.config["merge"]["end_tolerance_s"],
         config_text=yaml.safe_dump(params.config, sort_keys=False),
         warnings=warnings,
+        overlap=pd.concat([OVERLAP.read(path) for path in found.overlap], ignore_index=True),
     )

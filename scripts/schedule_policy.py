@@ -2,7 +2,7 @@
 
 from safesync.job import job
 from safesync.placement import Corridor
-from safesync.policies import load_policy
+from safesync.policies import find_policy
 from safesync.policies.observe import observe_block
 from safesync.policies.replay import decide_schedule
 from safesync.tables.learners import LEARNERS
@@ -12,7 +12,7 @@ from safesync.tables.telemetry import TELEMETRY
 
 params, wildcards, found = snakemake.params, snakemake.wildcards, snakemake.input
 with job(f"schedule_policy {wildcards.policy}", snakemake.log[0]) as say:
-    policy = load_policy(params.policy)
+    policy = find_policy(params.policy, params.file)
     rows, facts = decide_schedule(
         policy(policy.Parameters(**params.params)),
         Corridor(**params.corridor, merge_s=params.merge_s, horizon_s=params.horizon_s),
@@ -24,6 +24,7 @@ with job(f"schedule_policy {wildcards.policy}", snakemake.log[0]) as say:
         ),
         regime=wildcards.regime,
         seed=int(wildcards.seed),
+        reference=SCHEDULE.read(found.reference) if found.get("reference") else None,
     )
     for warning in facts["warnings"]:
         say(f"warning: {warning}")

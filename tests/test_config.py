@@ -72,6 +72,26 @@ def test_default_is_the_models_default():
         ({"sidecar": {"max_model_len": 50}}, "reach 80 tokens, more than sidecar.max_model_len 50"),
         ({"run": "../x"}, "mine.yaml: run: String should match pattern"),
         ({"policies": [{"id": "nosync", "policy": "fixed_h"}]}, "'nosync' is reserved"),
+        ({"policies": [{"id": "a", "policy": "fixed_h", "file": "a.py"}]}, "either 'policy' or"),
+        ({"policies": [{"id": "a", "file": "absent.py"}]}, "policy file absent.py: no such file"),
+        (
+            {
+                "policies": [{"id": "a", "policy": "fixed_h", "measure": False}],
+                "claims": ["a"],
+            },
+            "claims: 'a' has measure: false; a claim is measured",
+        ),
+        (
+            {
+                "policies": [
+                    {"id": "a", "policy": "wa_offline", "params": {"budget_from": "wa_forcast"}},
+                    {"id": "wa_forecast", "policy": "wa_forecast"},
+                ],
+                "claims": [],
+            },
+            "'a' takes its budget from 'wa_forcast', which is no other policy id; did you mean "
+            "'wa_forecast'?",
+        ),
         ({"corridor": {"h_min": 600}}, "h_max"),
         ({"merge": {"merge_s": 8.01}}, "step_s"),
     ],

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from safesync.placement import Corridor
-from safesync.policies import load_policy
+from safesync.policies import load_policy, load_policy_file
 from safesync.workload.families import Family, Mmpp2, Periodic
 from safesync.workload.tokens import TokenLengths
 
@@ -195,19 +195,30 @@ class PolicyEntry(Section):
     """One policy with its parameters."""
 
     id: str = Field(pattern=_ID, description="Name in paths and tables.")
-    policy: str = Field(description="Module under safesync/policies.")
+    policy: str | None = Field(None, description="Module under safesync/policies.")
+    file: str | None = Field(
+        None, description="Python file of your own instead; it is run with all your rights."
+    )
     params: dict[str, Any] = Field({}, description="Parameters that the policy declares.")
+    measure: bool = Field(
+        True, description="Replay it on the real sidecar; false: only the tiers that cost nothing."
+    )
 
     @model_validator(mode="after")
     def _known(self):
-        if self.id in RESERVED_POLICIES:
+        if self.id in RESERVED_POLICIES or self.id.startswith("matched_"):
             raise ValueError(f"policy id '{self.id}' is reserved; choose another")
-        parameters = load_policy(self.policy).Parameters
+        if (self.policy is None) == (self.file is None):
+            raise ValueError(f"policy id '{self.id}': give either 'policy' or 'file'")
+        parameters = (
+            load_policy_file(self.file) if self.file else load_policy(self.policy)
+        ).Parameters
         try:
             parameters(**self.params)
         except ValidationError as error:
             faults = [_sentence("params", fault, parameters) for fault in error.errors()]
-            raise ValueError(f"policy '{self.policy}': {'; '.join(faults)}") from None
+            name = self.file or self.policy
+            raise ValueError(f"policy '{name}': {'; '.join(faults)}") from None
         return self
 
 
@@ -275,9 +286,32 @@ class Config(Section):
         [
             PolicyEntry(id="fixed_h_256", policy="fixed_h", params={"h": 256}),
             PolicyEntry(id="wa_diloco", policy="wa_diloco"),
+            *(
+                PolicyEntry(id=id, policy=policy, params=params, measure=False)
+                for id, policy, params in (
+                    ("fixed_h_512", "fixed_h", {"h": 512}),
+                    ("adaptive_tokens", "adaptive_tokens", {}),
+                    ("adaptive_load", "adaptive_load", {}),
+                    ("pressure_gate", "pressure_gate", {}),
+                    ("pressure_gate_45", "pressure_gate", {"threshold": 0.45}),
+                    ("random_deferral", "random_deferral", {}),
+                    ("wa_forecast", "wa_forecast", {}),
+                    ("wa_horizon", "wa_horizon", {}),
+                    ("wa_mmpp", "wa_mmpp", {}),
+                    ("wa_offline", "wa_offline", {"budget_from": "wa_forecast"}),
+                    *(
+                        (
+                            f"wa_mmpp_error_{round(100 * error)}",
+                            "wa_mmpp",
+                            {"forecast_error": error},
+                        )
+                        for error in (0.0, 0.25, 0.5, 1.0, 2.0)
+                    ),
+                )
+            ),
         ],
         min_length=1,
-        description="Policies that are measured.",
+        description="Policies; those with measure: false cost no measurement.",
     )
     claims: list[str] = Field(
         ["wa_diloco"], description="Ids of the policies under test, declared before any run."
@@ -293,6 +327,15 @@ class Config(Section):
         for claim in self.claims:
             if claim not in ids:
                 raise ValueError(f"claims: '{claim}' is no policy id{_nearest(claim, ids)}")
+            if not self.policies[ids.index(claim)].measure:
+                raise ValueError(f"claims: '{claim}' has measure: false; a claim is measured")
+        for entry in self.policies:
+            source = entry.params.get("budget_from")
+            if source is not None and (source not in ids or source == entry.id):
+                raise ValueError(
+                    f"policies: '{entry.id}' takes its budget from '{source}', which is no other "
+                    f"policy id{_nearest(source, ids)}"
+                )
         for name in self.regimes:
             if not name.replace("_", "").isalnum() or not name.islower():
                 raise ValueError(f"regimes: '{name}' is no name; expected a-z, 0-9 and _")

@@ -165,7 +165,7 @@ def _comment_lines(text: str, indent: str) -> list[str]:
 def _shown(value: Any) -> str:
     """Return YAML flow style that is JSON too, so that any reader agrees on it."""
     if isinstance(value, BaseModel):
-        value = value.model_dump(mode="json")
+        value = value.model_dump(mode="json", exclude_none=True)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_shown(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list | tuple):

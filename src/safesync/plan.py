@@ -19,7 +19,7 @@ def measurements(config: Config) -> tuple[int, int]:
     """
     blocks = len(config.regimes) * len(config.seeds.judge)
     captures = len(config.regimes) * 2 * len(config.seeds.calibration) + blocks
-    policies = blocks * len(config.policies)
+    policies = blocks * sum(entry.measure for entry in config.policies)
     draws = blocks * config.controls.draws
     fewest = captures + policies + draws * bool(config.claims)
     return fewest, captures + policies + draws * len(config.claims)

@@ -6,6 +6,7 @@ import pytest
 
 from safesync.learners.curve import builtin_curve
 from safesync.placement import Corridor
+from safesync.policies import Observation, Signals
 from safesync.policies.observe import ObservedTrace, observe_block
 from safesync.workload.families import Periodic
 from safesync.workload.streams import stream
@@ -81,3 +82,30 @@ def simulated():
         return traces[key]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def seen():
+    """One observation, to be called with what should differ."""
+
+    def build(**changes):
+        values = {
+            "now_s": 20.0,
+            "step": 256,
+            "gap": 256,
+            "merges": 0,
+            "h_min": 128,
+            "h_max": 512,
+            "step_s": 0.0625,
+            "merge_s": 8.0,
+            "horizon_s": 100.0,
+            "counts_per_s": np.array([2, 4, 1]),
+            "in_flight": 3,
+            "signals": Signals(network=0.1, serving=0.2, checkpoint=0.4),
+            "loss_drop": np.array([0.02, 0.2]),
+            "tokens": np.array([250_000, 2_000_000]),
+            "staleness_s": np.array([16.0, 64.0]),
+        } | changes
+        return Observation(**values)
+
+    return build

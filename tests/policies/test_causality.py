@@ -1,5 +1,6 @@
 """Deployable policies decide from the past: what comes after a cut changes nothing before it."""
 
+import json
 from typing import ClassVar
 
 import numpy as np
@@ -9,11 +10,14 @@ from hypothesis import strategies as st
 
 from safesync.placement import Corridor
 from safesync.policies import Decision, Policy, load_policy, policy_names
-from safesync.policies.replay import decide_schedule
+from safesync.policies.causality import audit, mirrored
 from safesync.workload.families import Mmpp2
 
 CORRIDOR = Corridor(h_min=128, h_max=512, step_s=0.0625, merge_s=8.0, horizon_s=100.0)
-DEPLOYABLE = [name for name in policy_names() if load_policy(name).deployable]
+OVERLAPPED = Corridor(128, 512, 0.0625, 8.0, 100.0, blocking=False)
+DEPLOYABLE = [
+    name for name in policy_names() if load_policy(name).deployable and load_policy(name).merges
+]
 
 
 class Peeking(Policy):
@@ -27,59 +31,136 @@ class Peeking(Policy):
         return Decision(merge=bool(every[now : now + 8].sum() < 8))
 
 
-def recorded(policy, trace):
-    """Run ``policy``; return (now, inner steps, decision) of every call, and the rows."""
-    decide, calls = policy.decide, []
+class PeekingAtThisSecond(Policy):
+    """Reads the count of the second that is not completed."""
 
-    def record(observation):
-        decision = decide(observation)
-        calls.append((observation.now_s, observation.step, decision))
-        return decision
+    name: ClassVar[str] = "peeking_at_this_second"
 
-    policy.decide = record
-    rows, _ = decide_schedule(policy, CORRIDOR, trace)
-    return calls, rows
+    def decide(self, observation):
+        score = float(observation.counts_per_s.base[int(observation.now_s)])
+        return Decision(merge=observation.gap >= 256, score=score)
 
 
-def steps_done(rows, t_s):
-    """Inner steps that the learners of a schedule have done at ``t_s``."""
-    start_s = rows["start_s"].to_numpy()
-    in_merges = np.clip(t_s - start_s, 0, CORRIDOR.merge_s).sum()
-    return int((t_s - in_merges) / CORRIDOR.step_s)
+class Remembering(Policy):
+    """Keeps all counts that any run has shown it, for the next run."""
+
+    name: ClassVar[str] = "remembering"
+    counts: ClassVar[list] = []
+
+    def decide(self, observation):
+        if len(observation.counts_per_s) > len(self.counts):
+            type(self).counts = observation.counts_per_s.tolist()
+        now = int(observation.now_s)
+        return Decision(merge=sum(self.counts[now : now + 8]) < 8, reason="remembered")
 
 
-def same_past(policy, trace, other, cut_s):
-    """Whether all decisions up to and including ``cut_s`` stay when the rest is replaced."""
-    calls, rows = recorded(policy(), trace)
-    changed, _ = recorded(policy(), trace.replaced_after(cut_s, steps_done(rows, cut_s), other))
-    past = [call for call in calls if call[0] <= cut_s]
-    return past == [call for call in changed if call[0] <= cut_s]
+class Relabelling(Policy):
+    """Merges by the gap alone, and lets the future into the reason only."""
+
+    name: ClassVar[str] = "relabelling"
+
+    def decide(self, observation):
+        busy = observation.counts_per_s.base[int(observation.now_s) + 1] > 1
+        return Decision(merge=observation.gap >= 256, reason="busy" if busy else "quiet")
 
 
 @pytest.mark.parametrize("name", DEPLOYABLE)
-@settings(max_examples=20, deadline=None)
-@given(
-    cut_s=st.one_of(st.floats(8, 99), st.integers(8 * 16, 99 * 16).map(lambda k: k / 16)),
-    seed=st.integers(0, 5),
-    other=st.integers(6, 9),
+@pytest.mark.parametrize("corridor", [CORRIDOR, OVERLAPPED], ids=["blocking", "overlapped"])
+def test_built_in_policies_pass(name, corridor, simulated):
+    other = simulated(6, Mmpp2(rates_rps=(0.5, 12.0)))
+    found = audit(load_policy(name), corridor, simulated(1), other=other, seed=1, cuts=12)
+    assert found.passed, found.sentence
+    assert len(found.cuts_s) == 12
+
+
+@pytest.mark.parametrize("name", ["wa_forecast", "wa_mmpp"])
+def test_fifty_cuts_by_default_against_the_mirrored_trace(name, simulated):
+    found = audit(load_policy(name), CORRIDOR, simulated(2))
+    assert found.passed
+    assert len(found.cuts_s) == 50
+    assert found.sentence == (
+        f"{name}: decisions up to 50 cuts stayed the same when all that follows was replaced."
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "what"),
+    [
+        (Peeking, "merge"),
+        (PeekingAtThisSecond, "score"),
+        (Relabelling, "reason"),
+    ],
 )
-def test_decisions_up_to_a_cut_do_not_depend_on_what_follows(name, simulated, cut_s, seed, other):
-    after = simulated(other, Mmpp2(rates_rps=(0.5, 12.0)))
-    assert same_past(load_policy(name), simulated(seed), after, cut_s)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_policy_that_peeks_is_caught(policy, what, seed, simulated):
+    found = audit(policy, CORRIDOR, simulated(seed), seed=seed)
+    assert not found.passed
+    assert found.difference.cut_s in found.cuts_s
+    assert found.difference.now_s <= found.difference.cut_s
+    assert found.difference.what == what
+    assert found.sentence.startswith(f"{policy.name}: the decision at ")
 
 
-def test_a_policy_that_peeks_is_caught(simulated):
-    after = simulated(6, Mmpp2(rates_rps=(0.5, 12.0)))
-    cuts = np.arange(10, 90, 4.0)
-    assert not all(same_past(Peeking, simulated(1), after, cut) for cut in cuts)
+def test_state_that_outlives_a_policy_is_caught(simulated):
+    Remembering.counts = []
+    found = audit(Remembering, CORRIDOR, simulated(1))
+    assert not found.passed
+    assert found.difference.cut_s is None
+    assert "ran again on the same trace" in found.sentence
 
 
-def test_the_replacement_does_change_what_follows(simulated):
-    policy = load_policy("wa_diloco")
-    after = simulated(6, Mmpp2(rates_rps=(0.5, 12.0)))
-    calls, rows = recorded(policy(), simulated(1))
-    changed, _ = recorded(policy(), simulated(1).replaced_after(10.0, steps_done(rows, 10), after))
-    assert calls != changed
+def test_state_that_was_warm_before_the_audit_is_caught(simulated):
+    Remembering.counts = []
+    audit(Remembering, CORRIDOR, simulated(1))
+    Remembering.counts = Remembering.counts[:40]
+    assert not audit(Remembering, CORRIDOR, simulated(1)).passed
+
+
+def test_cuts_are_seeded_and_include_every_merge(simulated):
+    first = audit(load_policy("wa_diloco"), CORRIDOR, simulated(1), regime="a", seed=1)
+    again = audit(load_policy("wa_diloco"), CORRIDOR, simulated(1), regime="a", seed=1)
+    other = audit(load_policy("wa_diloco"), CORRIDOR, simulated(1), regime="a", seed=2)
+    assert first.cuts_s == again.cuts_s != other.cuts_s
+    assert {228 / 16, 435 / 16 + 8} <= set(first.cuts_s)
+    assert list(first.cuts_s) == sorted(first.cuts_s)
+    assert first.cuts_s[-1] > 80
+
+
+def test_the_result_is_a_document(simulated):
+    for policy in (Peeking, load_policy("fixed_h")):
+        found = audit(policy, CORRIDOR, simulated(1)).document()
+        assert json.loads(json.dumps(found)) == found
+        assert found["passed"] == (found["difference"] is None)
+
+
+@pytest.mark.parametrize("name", ["wa_offline", "nosync"])
+def test_what_is_not_deployable_or_never_merges_is_refused(name, simulated):
+    with pytest.raises(ValueError, match=f"{name}: only a deployable policy that merges"):
+        audit(load_policy(name), CORRIDOR, simulated(1))
+
+
+def test_a_policy_with_a_forecast_error_is_refused(simulated):
+    policy = load_policy("wa_forecast")
+    with pytest.raises(ValueError, match="wa_forecast: only a deployable policy"):
+        audit(lambda: policy(policy.Parameters(forecast_error=1)), CORRIDOR, simulated(1))
+
+
+def test_the_mirrored_trace_by_hand(flat):
+    trace = flat(steps=3, seconds=0.5, pressures=(0.0, 0.25, 1.0))
+    trace.tokens[:] = [[1, 3, 7], [2, 4, 6]]
+    trace = type(trace)(
+        np.array([1.0, 9.0, 11.0]),
+        np.array([3.0, 12.0, 12.0]),
+        trace.telemetry_s,
+        trace.pressures,
+        trace.loss,
+        trace.tokens,
+    )
+    back = mirrored(trace, 10.0)
+    assert back.arrival_s.tolist() == [9.0, 1.0]
+    assert back.done_s.tolist() == [11.0, 4.0]
+    assert back.pressures[:, 0].tolist() == [1.0, 0.75, 0.0]
+    assert back.tokens.tolist() == [[4, 6, 7], [2, 4, 6]]
 
 
 @settings(max_examples=60, deadline=None)

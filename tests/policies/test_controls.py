@@ -9,7 +9,14 @@ import pytest
 from scipy import stats
 
 from safesync.placement import Corridor
-from safesync.policies.controls import control_facts, matched_random, probe
+from safesync.policies.controls import (
+    arrangements,
+    control_facts,
+    matched_random,
+    matched_spacing,
+    probe,
+    spacing_facts,
+)
 from safesync.tables.schedule import SCHEDULE
 
 SMALL = Corridor(h_min=2, h_max=5, step_s=1.0, merge_s=2.0, horizon_s=16.0)
@@ -101,3 +108,73 @@ def test_rows_and_facts_fit_the_table(corridor, tmp_path):
     assert read_facts == facts == json.loads(json.dumps(facts))
     assert (facts["budget"], facts["freedom"], facts["deployable"]) == (5, 2.5, False)
     assert len(facts["warnings"]) == 1  # 20 s of slack for five merges of 8 s
+
+
+# --- matched_spacing: the corridor takes 2 + 3 + 3 + 4 steps and four merges of 2 s in 22 s
+
+WIDE = Corridor(h_min=2, h_max=5, step_s=1.0, merge_s=2.0, horizon_s=22.0)
+GAPS = np.array([3, 2, 4, 3])
+
+
+def orders_of(rows):
+    return [tuple(row) for row in gaps_of(rows, 4).tolist()]
+
+
+def test_matched_spacing_is_uniform_over_the_distinct_orders():
+    distinct = sorted(set(itertools.permutations(GAPS.tolist())))
+    assert arrangements(GAPS) == len(distinct) == 12
+    seen = orders_of(matched_spacing(WIDE, GAPS, 1_200, "steady", 3))
+    counts = [seen.count(order) for order in distinct]
+    assert sum(counts) == len(seen)
+    assert stats.chisquare(counts).pvalue > 0.001
+
+
+def test_every_order_of_the_gaps_is_feasible(corridor):
+    rows = matched_random(corridor, 4, 5, "bursty", 1)
+    for gaps in gaps_of(rows, 4):
+        spaced = matched_spacing(corridor, gaps, 20, "bursty", 1)
+        for _, draw in spaced.groupby("draw"):
+            assert corridor.feasible(draw["start_s"].to_numpy()) is None
+        assert set(spaced["reason"]) == {"control"}
+        assert spaced["score"].isna().all()
+
+
+def test_spacing_depends_on_block_gaps_and_index_alone():
+    def drawn(gaps, count, *block):
+        return orders_of(matched_spacing(WIDE, np.array(gaps), count, *block))
+
+    few = drawn(GAPS, 10, "steady", 3)
+    assert drawn(GAPS, 40, "steady", 3)[:10] == few
+    assert drawn([2, 3, 3, 4], 10, "steady", 3) == few
+    others = [drawn(GAPS, 10, "bursty", 3), drawn(GAPS, 10, "steady", 4)]
+    assert few not in others
+    assert drawn([2, 3, 4, 4], 10, "steady", 3) != few
+
+
+def test_a_fixed_period_is_its_own_spacing(corridor):
+    gaps = np.array([256, 256, 256])
+    rows = matched_spacing(corridor, gaps, 5, "bursty", 1)
+    assert (gaps_of(rows, 3) == 256).all()
+    facts = spacing_facts(corridor, gaps, "fixed_h_256", "bursty", 1)
+    assert (facts["arrangements"], facts["spacing_of"]) == (1, "fixed_h_256")
+    assert any("fixed_h_256 have one order only" in warning for warning in facts["warnings"])
+    assert facts == json.loads(json.dumps(facts))
+    free = spacing_facts(corridor, np.array([200, 260, 240, 250]), "wa", "bursty", 1)
+    assert (free["arrangements"], free["warnings"]) == (24, [])
+
+
+def test_gaps_that_break_the_corridor_have_no_spacing():
+    with pytest.raises(ValueError, match="matched_spacing: merge 2 of 4 has a gap of 6 steps"):
+        matched_spacing(WIDE, np.array([3, 6, 4, 3]), 1, "steady", 3)
+
+
+def test_an_empty_schedule_has_one_order():
+    short = Corridor(h_min=2, h_max=5, step_s=1.0, merge_s=2.0, horizon_s=4.0)
+    empty = np.empty(0, dtype=np.int64)
+    assert matched_spacing(short, empty, 3, "steady", 1).empty
+    assert arrangements(empty) == 1
+
+
+def test_spacings_are_pinned():
+    rows = matched_spacing(WIDE, GAPS, 3, "bursty", 1)
+    assert orders_of(rows) == [(2, 4, 3, 3), (3, 4, 2, 3), (3, 2, 3, 4)]

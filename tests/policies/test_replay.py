@@ -159,6 +159,12 @@ def test_a_score_that_is_not_finite_is_an_error(corridor, flat, score):
         decide_schedule(Planted(score=score), corridor, flat())
 
 
+def test_inert_signals_are_named_in_the_facts(corridor, flat, simulated):
+    named = ["network", "serving", "checkpoint"]
+    assert decide_schedule(Planted(), corridor, flat())[1]["inert_signals"] == named
+    assert decide_schedule(Planted(), corridor, simulated(1))[1]["inert_signals"] == []
+
+
 def test_pinned_budgets_warn_and_free_ones_do_not(corridor, flat):
     _, facts = decide_schedule(Planted(lambda seen: seen.gap == 130), corridor, flat())
     assert facts["budget"] == 6

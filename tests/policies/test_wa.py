@@ -4,32 +4,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from safesync.policies import Observation, Signals, load_policy
+from safesync.policies import load_policy
 from safesync.policies.base import Block
 from safesync.policies.replay import decide_schedule
 
 WaDiloco, WaForecast = load_policy("wa_diloco"), load_policy("wa_forecast")
-
-
-def seen(**changes):
-    values = {
-        "now_s": 20.0,
-        "step": 256,
-        "gap": 256,
-        "merges": 0,
-        "h_min": 128,
-        "h_max": 512,
-        "step_s": 0.0625,
-        "merge_s": 8.0,
-        "horizon_s": 100.0,
-        "counts_per_s": np.array([2, 4, 1]),
-        "in_flight": 3,
-        "signals": Signals(network=0.1, serving=0.2, checkpoint=0.4),
-        "loss_drop": np.array([0.02, 0.2]),
-        "tokens": np.array([250_000, 2_000_000]),
-        "staleness_s": np.array([16.0, 64.0]),
-    } | changes
-    return Observation(**values)
 
 
 # islands: 0.5 * 0.4 + 0.5 * 0.25 = 0.325, and 0.5 + 0.5 = 1; mean 0.6625
@@ -38,19 +17,26 @@ def seen(**changes):
 PROGRESS, STALE, PRESSURE = 0.6625, 0.1875, 0.3
 
 
-def test_score_by_hand():
+def test_score_by_hand(seen):
     assert WaDiloco().score(seen()) == pytest.approx(PROGRESS + STALE - PRESSURE)
     published = WaDiloco(WaDiloco.Parameters(staleness="published"))
     assert published.score(seen()) == pytest.approx(PROGRESS - STALE - PRESSURE)
 
 
-def test_a_rising_loss_does_not_count_below_zero():
+@pytest.mark.parametrize(("direction", "sign"), [("urgency", 1), ("published", -1)])
+def test_staler_learners_gain_urgency_unless_the_published_sign_is_asked_for(seen, direction, sign):
+    policy = WaDiloco(WaDiloco.Parameters(staleness=direction))
+    fresh, stale = (policy.score(seen(staleness_s=np.full(2, s))) for s in (8.0, 24.0))
+    assert stale - fresh == pytest.approx(sign * 0.25 * 16 / 32)
+
+
+def test_a_rising_loss_does_not_count_below_zero(seen):
     score = WaDiloco().score(seen(loss_drop=np.array([-5.0, 0.2])))
     assert score == pytest.approx(PROGRESS - 0.5 * 0.4 / 2 + STALE - PRESSURE)
 
 
 @pytest.mark.parametrize(("threshold", "merge"), [(0.5, True), (0.6, False)])
-def test_merge_above_the_threshold(threshold, merge):
+def test_merge_above_the_threshold(seen, threshold, merge):
     decision = WaDiloco(WaDiloco.Parameters(threshold=threshold)).decide(seen())
     assert decision.merge is merge
     assert decision.score == pytest.approx(0.55)
@@ -79,7 +65,7 @@ def forecasting(**parameters):
     return policy
 
 
-def test_forecast_by_hand():
+def test_forecast_by_hand(seen):
     # rate: 2, then 2 + 0.3 * 2 = 2.6, then 2.6 - 0.3 * 1.6 = 2.12
     # overlap: 3 + 8 * 2.12 = 19.96 of 20
     score = forecasting().score(seen())
@@ -88,7 +74,7 @@ def test_forecast_by_hand():
     assert wide == pytest.approx(PROGRESS + STALE - PRESSURE - 0.75)
 
 
-def test_forecast_does_not_depend_on_when_it_is_asked():
+def test_forecast_does_not_depend_on_when_it_is_asked(seen):
     counts = np.array([2, 4, 1, 0, 0, 9])
     often = forecasting(overlap_scale=500.0)  # nothing is clipped
     for seconds in (0, 1, 1, 3, 4):
@@ -97,7 +83,7 @@ def test_forecast_does_not_depend_on_when_it_is_asked():
     assert often.score(whole) == forecasting(overlap_scale=500.0).score(whole)
 
 
-def test_before_the_first_second_only_requests_in_flight_count():
+def test_before_the_first_second_only_requests_in_flight_count(seen):
     score = forecasting().score(seen(counts_per_s=np.array([], dtype=int)))
     assert score == pytest.approx(PROGRESS + STALE - PRESSURE - 0.75 * 3 / 20)
 

@@ -15,7 +15,10 @@ except settings.ConfigError as error:
 
 RUN = CONFIG.run
 POLICIES = {entry.id: entry for entry in CONFIG.policies}
-CALIBRATED = [(regime, seed) for regime in CONFIG.regimes for seed in CONFIG.seeds.calibration]
+MEASURED = [entry.id for entry in CONFIG.policies if entry.measure]
+CALIBRATED = [
+    (regime, seed) for regime in CONFIG.regimes for seed in CONFIG.seeds.calibration
+]
 JUDGED = [(regime, seed) for regime in CONFIG.regimes for seed in CONFIG.seeds.judge]
 BLOCKS = [*CALIBRATED, *JUDGED]
 
@@ -25,6 +28,12 @@ REPLAY = "regime={regime}/seed={seed}/policy={policy}/draw={draw}"
 def plain(section):
     """Parameters that Snakemake compares by repr: nested lists, dicts and scalars only."""
     return section.model_dump(mode="json")
+
+
+def policy_sources(policy):
+    """The files that a policy's decisions come from."""
+    entry = POLICIES[policy]
+    return [entry.file] if entry.file else library(f"policies.{entry.policy}")
 
 
 def control(budget):
@@ -52,7 +61,7 @@ def captures(regime, seed):
 
 def known(regime, seed):
     """The replays of a block that the config alone tells: (policy, draw)."""
-    policies = POLICIES if (regime, seed) in JUDGED else []
+    policies = MEASURED if (regime, seed) in JUDGED else []
     return [(policy, 0) for policy in [*captures(regime, seed), *policies]]
 
 
@@ -99,6 +108,17 @@ def block(wildcards):
     return [(wildcards.regime, int(wildcards.seed))]
 
 
+def budget_source(wildcards):
+    """The schedule whose budget a policy takes, for those that take one."""
+    source = POLICIES[wildcards.policy].params.get("budget_from")
+    if source is None:
+        return []
+    return (
+        f"results/{RUN}/schedule/regime={wildcards.regime}/seed={wildcards.seed}"
+        f"/policy={source}/part.parquet"
+    )
+
+
 def role(seed):
     return "calibration" if int(seed) in CONFIG.seeds.calibration else "judge"
 
@@ -106,5 +126,9 @@ def role(seed):
 def measurement_order(wildcards):
     """Seeded random order inside a block, so that drift of the machine hits all policies alike."""
     place = BLOCKS.index((wildcards.regime, int(wildcards.seed)))
-    name = f"{RUN}/{wildcards.regime}/{wildcards.seed}/{wildcards.policy}/{wildcards.draw}"
-    return (len(BLOCKS) - place) * 1000 + int(sha256(name.encode()).hexdigest(), 16) % 1000
+    name = (
+        f"{RUN}/{wildcards.regime}/{wildcards.seed}/{wildcards.policy}/{wildcards.draw}"
+    )
+    return (len(BLOCKS) - place) * 1000 + int(
+        sha256(name.encode()).hexdigest(), 16
+    ) % 1000

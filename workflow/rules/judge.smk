@@ -23,11 +23,11 @@ rule slo_threshold:
         "results/{run}/logs/slo_threshold/regime={regime}.log",
     benchmark:
         "results/{run}/benchmarks/slo_threshold/regime={regime}.tsv"
+    resources:
+        machine=1,
     params:
         slo=plain(CONFIG.slo),
         seeds=CONFIG.seeds.calibration,
-    resources:
-        machine=1,
     script:
         "../../scripts/slo_threshold.py"
 
@@ -56,6 +56,8 @@ rule score:
         "results/{run}/logs/score/regime={regime}/seed={seed}.log",
     benchmark:
         "results/{run}/benchmarks/score/regime={regime}/seed={seed}.tsv"
+    resources:
+        machine=1,
     params:
         replays=lambda wildcards: replays(*block(wildcards)[0]),
         kind=lambda wildcards: CONFIG.regimes[wildcards.regime].kind,
@@ -65,35 +67,69 @@ rule score:
         horizon_s=CONFIG.horizon_s,
         end_tolerance_s=CONFIG.merge.end_tolerance_s,
         protocol=plain(CONFIG.protocol),
-    resources:
-        machine=1,
     script:
         "../../scripts/score.py"
 
 
+# The tier that needs no replay: each schedule's place among all feasible ones, on the capture.
+rule overlap:
+    input:
+        requests="results/{run}/requests/regime={regime}/seed={seed}/policy=nosync/draw=0/part.parquet",
+        schedules=expand(
+            "results/{{run}}/schedule/regime={{regime}}/seed={{seed}}/policy={policy}/part.parquet",
+            policy=POLICIES,
+        ),
+        script="scripts/overlap.py",
+        library=library("protocol.overlap"),
+    output:
+        overlap="results/{run}/overlap/regime_{regime}/seed_{seed}.parquet",
+    log:
+        "results/{run}/logs/overlap/regime={regime}/seed={seed}.log",
+    benchmark:
+        "results/{run}/benchmarks/overlap/regime={regime}/seed={seed}.tsv"
+    params:
+        policies=list(POLICIES),
+        kind=lambda wildcards: CONFIG.regimes[wildcards.regime].kind,
+        corridor=plain(CONFIG.corridor),
+        merge_s=CONFIG.merge.merge_s,
+        horizon_s=CONFIG.horizon_s,
+    resources:
+        machine=1,
+    script:
+        "../../scripts/overlap.py"
+
+
 rule judge:
     input:
+        overlap=[
+            f"results/{RUN}/overlap/regime_{regime}/seed_{seed}.parquet" for regime, seed in JUDGED
+        ],
+        audits=expand("results/{{run}}/causality/{policy}.json", policy=POLICIES),
         scores=[
             f"results/{RUN}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet"
             for regime, seed in BLOCKS
         ],
-        thresholds=expand("results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes),
+        thresholds=expand(
+            "results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes
+        ),
         script="scripts/judge.py",
-        library=library("protocol.verdict"),
+        library=library("protocol.verdict", "protocol.causality"),
     output:
         verdict="results/{run}/verdict.json",
     log:
         "results/{run}/logs/judge.log",
     benchmark:
         "results/{run}/benchmarks/judge.tsv"
+    resources:
+        machine=1,
     params:
         protocol=plain(CONFIG.protocol),
         claims=CONFIG.claims,
-        baselines=[name for name, entry in POLICIES.items() if entry.policy == "fixed_h"],
+        baselines=[
+            name for name, entry in POLICIES.items() if entry.policy == "fixed_h"
+        ],
         seeds=plain(CONFIG.seeds),
         horizon_s=CONFIG.horizon_s,
         replay_s=CONFIG.horizon_s + OVERHEAD_S,
-    resources:
-        machine=1,
     script:
         "../../scripts/judge.py"

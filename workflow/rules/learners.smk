@@ -13,11 +13,11 @@ rule learner_curve:
         "results/{run}/logs/learner_curve/seed={seed}.log",
     benchmark:
         "results/{run}/benchmarks/learner_curve/seed={seed}.tsv"
+    resources:
+        machine=1,
     params:
         islands=CONFIG.learners.islands,
         steps=int(round(CONFIG.horizon_s / CONFIG.corridor.step_s)),
         step_s=CONFIG.corridor.step_s,
-    resources:
-        machine=1,
     script:
         "../../scripts/learner_curve.py"

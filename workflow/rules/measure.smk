@@ -9,7 +9,9 @@ from safesync.sidecar.version import MEASUREMENT_VERSION
 
 def measured(section, *unmeasured):
     """A section without the keys that can't change what is measured."""
-    return {key: value for key, value in plain(section).items() if key not in unmeasured}
+    return {
+        key: value for key, value in plain(section).items() if key not in unmeasured
+    }
 
 
 rule measure:
@@ -26,6 +28,14 @@ rule measure:
         "results/{run}/logs/measure/regime={regime}/seed={seed}/policy={policy}/draw={draw}/measure.log",
     benchmark:
         "results/{run}/benchmarks/measure/regime={regime}/seed={seed}/policy={policy}/draw={draw}.tsv"
+    priority: measurement_order
+    resources:
+        machine=100,
+        runtime=int(
+            CONFIG.horizon_s + CONFIG.client.drain_s + CONFIG.sidecar.start_timeout_s
+        )
+        // 60
+        + 5,
     params:
         version=MEASUREMENT_VERSION,
         horizon_s=CONFIG.horizon_s,
@@ -34,9 +44,5 @@ rule measure:
         client=plain(CONFIG.client),
         merge=measured(CONFIG.merge, "end_tolerance_s"),
         model=CONFIG.model.name,
-    priority: measurement_order
-    resources:
-        machine=100,
-        runtime=int(CONFIG.horizon_s + CONFIG.client.drain_s + CONFIG.sidecar.start_timeout_s) // 60 + 5,
     script:
         "../../scripts/measure.py"

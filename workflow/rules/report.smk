@@ -12,11 +12,16 @@ rule report:
         drawn_requests=lambda wildcards: tables("requests", BLOCKS, drawn),
         drawn_merges=lambda wildcards: tables("merges", BLOCKS, drawn),
         drawn_telemetry=lambda wildcards: tables("telemetry", BLOCKS, drawn),
-        drawn_manifests=lambda wildcards: tables("manifest", BLOCKS, drawn, "manifest.json"),
+        drawn_manifests=lambda wildcards: tables(
+            "manifest", BLOCKS, drawn, "manifest.json"
+        ),
         drawn_schedules=lambda wildcards: schedules_of(BLOCKS, drawn),
         verdict="results/{run}/verdict.json",
         scores=rules.judge.input.scores,
-        thresholds=expand("results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes),
+        overlap=rules.judge.input.overlap,
+        thresholds=expand(
+            "results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes
+        ),
         script="scripts/report.py",
         library=library("report"),
         templates=sorted(map(str, Path("src/safesync/report/templates").glob("*"))),
@@ -30,6 +35,8 @@ rule report:
         "results/{run}/logs/report.log",
     benchmark:
         "results/{run}/benchmarks/report.tsv"
+    resources:
+        machine=1,
     params:
         config=plain(CONFIG),
         replays=lambda wildcards: [
@@ -38,7 +45,5 @@ rule report:
             for regime, seed in BLOCKS
             for policy, draw in which(regime, seed)
         ],
-    resources:
-        machine=1,
     script:
         "../../scripts/report.py"

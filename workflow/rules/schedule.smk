@@ -17,12 +17,12 @@ rule schedule_capture:
         "results/{run}/benchmarks/schedule_capture/regime={regime}/seed={seed}/policy={policy}.tsv"
     wildcard_constraints:
         policy="nosync|probe",
+    resources:
+        machine=1,
     params:
         corridor=plain(CONFIG.corridor),
         merge_s=CONFIG.merge.merge_s,
         horizon_s=CONFIG.horizon_s,
-    resources:
-        machine=1,
     script:
         "../../scripts/schedule_capture.py"
 
@@ -32,12 +32,10 @@ rule schedule_policy:
         requests="results/{run}/requests/regime={regime}/seed={seed}/policy=nosync/draw=0/part.parquet",
         telemetry="results/{run}/telemetry/regime={regime}/seed={seed}/policy=nosync/draw=0/part.parquet",
         learners="results/{run}/learners/seed={seed}/part.parquet",
+        reference=budget_source,
         script="scripts/schedule_policy.py",
-        library=lambda wildcards: library(
-            "policies.observe",
-            "policies.replay",
-            f"policies.{POLICIES[wildcards.policy].policy}",
-        ),
+        library=library("policies.observe", "policies.replay"),
+        policy=lambda wildcards: policy_sources(wildcards.policy),
     output:
         schedule="results/{run}/schedule/regime={regime}/seed={seed}/policy={policy}/part.parquet",
     log:
@@ -46,8 +44,48 @@ rule schedule_policy:
         "results/{run}/benchmarks/schedule_policy/regime={regime}/seed={seed}/policy={policy}.tsv"
     wildcard_constraints:
         policy="|".join(POLICIES),
+    resources:
+        machine=1,
     params:
         policy=lambda wildcards: POLICIES[wildcards.policy].policy,
+        file=lambda wildcards: POLICIES[wildcards.policy].file,
+        params=lambda wildcards: plain(POLICIES[wildcards.policy])["params"],
+        signals=plain(CONFIG.signals),
+        corridor=plain(CONFIG.corridor),
+        merge_s=CONFIG.merge.merge_s,
+        horizon_s=CONFIG.horizon_s,
+    script:
+        "../../scripts/schedule_policy.py"
+
+
+# A deployable policy sees only the past: everything after a cut is exchanged, and its decisions up
+# to the cut must stay the same.
+rule audit_causality:
+    input:
+        requests=[
+            f"results/{RUN}/requests/regime={regime}/seed={seed}/policy=nosync/draw=0/part.parquet"
+            for regime, seed in JUDGED
+        ],
+        telemetry=[
+            f"results/{RUN}/telemetry/regime={regime}/seed={seed}/policy=nosync/draw=0/part.parquet"
+            for regime, seed in JUDGED
+        ],
+        learners=[f"results/{RUN}/learners/seed={seed}/part.parquet" for _, seed in JUDGED],
+        script="scripts/audit_causality.py",
+        library=library("policies.causality", "policies.observe"),
+        policy=lambda wildcards: policy_sources(wildcards.policy),
+    output:
+        audit="results/{run}/causality/{policy}.json",
+    log:
+        "results/{run}/logs/audit_causality/{policy}.log",
+    benchmark:
+        "results/{run}/benchmarks/audit_causality/{policy}.tsv"
+    wildcard_constraints:
+        policy="|".join(POLICIES),
+    params:
+        blocks=JUDGED,
+        policy=lambda wildcards: POLICIES[wildcards.policy].policy,
+        file=lambda wildcards: POLICIES[wildcards.policy].file,
         params=lambda wildcards: plain(POLICIES[wildcards.policy])["params"],
         signals=plain(CONFIG.signals),
         corridor=plain(CONFIG.corridor),
@@ -56,7 +94,7 @@ rule schedule_policy:
     resources:
         machine=1,
     script:
-        "../../scripts/schedule_policy.py"
+        "../../scripts/audit_causality.py"
 
 
 # All draws that could be asked for are written at once, so that measuring one more draw
@@ -71,13 +109,13 @@ rule schedule_controls:
         "results/{run}/logs/schedule_controls/regime={regime}/seed={seed}/budget={budget}.log",
     benchmark:
         "results/{run}/benchmarks/schedule_controls/regime={regime}/seed={seed}/budget={budget}.tsv"
+    resources:
+        machine=1,
     params:
         corridor=plain(CONFIG.corridor),
         merge_s=CONFIG.merge.merge_s,
         horizon_s=CONFIG.horizon_s,
         pool=CONFIG.controls.pool,
-    resources:
-        machine=1,
     script:
         "../../scripts/schedule_controls.py"
 
@@ -98,9 +136,9 @@ checkpoint budgets:
         "results/{run}/logs/budgets/regime={regime}/seed={seed}.log",
     benchmark:
         "results/{run}/benchmarks/budgets/regime={regime}/seed={seed}.tsv"
-    params:
-        claims=CONFIG.claims,
     resources:
         machine=1,
+    params:
+        claims=CONFIG.claims,
     script:
         "../../scripts/budgets.py"

@@ -13,10 +13,10 @@ rule prepare_model:
         "resources/models/logs/{model}.log",
     benchmark:
         "resources/models/benchmarks/{model}.tsv"
+    resources:
+        machine=1,
     params:
         model=plain(CONFIG.model),
         folder="resources/models/{model}",
-    resources:
-        machine=1,
     script:
         "../../scripts/prepare_model.py"

@@ -13,11 +13,11 @@ rule generate_arrivals:
         "results/{run}/logs/generate_arrivals/regime={regime}/seed={seed}.log",
     benchmark:
         "results/{run}/benchmarks/generate_arrivals/regime={regime}/seed={seed}.tsv"
+    resources:
+        machine=1,
     params:
         arrivals=lambda wildcards: plain(CONFIG.regimes[wildcards.regime].arrivals),
         tokens=lambda wildcards: plain(CONFIG.regimes[wildcards.regime].tokens),
         horizon_s=CONFIG.horizon_s,
-    resources:
-        machine=1,
     script:
         "../../scripts/generate_arrivals.py"

@@ -5,10 +5,13 @@
   editing one policy concerns no other.
 - ``observe``: what a policy can see of a block; ``replay``: the engine that walks a policy through
   a block and enforces the corridor; ``controls``: random schedules of the same budget.
+- ``causality``: the audit of deployable policies; ``stopping``, ``fairness`` and ``foresight``:
+  what several policies share (the stopping rule, the guard against starving learners, the
+  experiment on forecast errors).
 """
 
 from safesync.policies.base import Block, Decision, Observation, Policy, Signals
-from safesync.policies.load import load_policy, policy_names
+from safesync.policies.load import find_policy, load_policy, load_policy_file, policy_names
 
 __all__ = [
     "Block",
@@ -16,6 +19,8 @@ __all__ = [
     "Observation",
     "Policy",
     "Signals",
+    "find_policy",
     "load_policy",
+    "load_policy_file",
     "policy_names",
 ]

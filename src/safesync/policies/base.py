@@ -90,7 +90,8 @@ class Policy(ABC):
 
     A subclass sets ``name`` (as in configs, and its file's name), ``Parameters`` (a pydantic model
     with extra="forbid"), ``deployable`` (sees the past only; oracles and random controls say
-    False), and a docstring with its source.
+    False), and a docstring with its source. An instance may be less deployable than its class: ask
+    the instance.
     """
 
     name: ClassVar[str]
@@ -98,6 +99,8 @@ class Policy(ABC):
     deployable: ClassVar[bool] = True
     #: False: it never merges, and no corridor is enforced
     merges: ClassVar[bool] = True
+    #: a sentence that every schedule of this policy carries as a warning
+    caution: ClassVar[str | None] = None
 
     def __init__(self, parameters: BaseModel | None = None) -> None:
         """Take ``parameters`` (an instance of ``Parameters``), or their defaults."""

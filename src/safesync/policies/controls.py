@@ -1,4 +1,11 @@
-"""Controls: schedules placed by chance alone, drawn uniformly from the feasible set."""
+"""Controls: schedules placed by chance alone.
+
+``matched_random`` and ``probe`` are uniform over the feasible set, ``matched_spacing`` over the
+orders of a policy's own gaps.
+"""
+
+import math
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -22,6 +29,55 @@ def matched_random(
     for index in range(count):
         uniforms[index] = stream("matched_random", regime, seed, budget, index).random(budget)
     return schedule_rows(corridor, corridor.transform(budget, uniforms), "control")
+
+
+def matched_spacing(
+    corridor: Corridor, gaps: np.ndarray, count: int, regime: str, seed: int
+) -> pd.DataFrame:
+    """Return ``count`` schedules of the same gaps in random order, as draws 0..count - 1.
+
+    gaps: shape (N,), inner steps, a feasible schedule. Every order of it is feasible: each gap lies
+    in the corridor, and the last merge starts after their sum, whatever the order. A uniform
+    permutation gives every *distinct* order the same chance, for each stands for as many
+    permutations as its equal gaps can be exchanged. Draw k depends on (regime, seed, the gaps
+    without their order, k) alone: policies with the same gaps share it, and more draws change no
+    earlier one. Rows: SCHEDULE schema, reason "control".
+
+    Raises ValueError when ``gaps`` are not feasible.
+    """
+    broken = corridor.feasible(gaps)
+    if broken is not None:
+        raise ValueError(f"matched_spacing: {broken}")
+    ordered = np.sort(gaps)
+    orders = np.empty((count, len(ordered)), dtype=np.int64)
+    for index in range(count):
+        rng = stream("matched_spacing", regime, seed, *ordered.tolist(), index)
+        orders[index] = rng.permutation(ordered)
+    return schedule_rows(corridor, orders, "control")
+
+
+def arrangements(gaps: np.ndarray) -> int:
+    """Return how many distinct orders ``gaps`` (shape (N,)) have: the multinomial coefficient."""
+    counts = Counter(np.asarray(gaps).tolist()).values()
+    return math.factorial(len(gaps)) // math.prod(math.factorial(count) for count in counts)
+
+
+def spacing_facts(
+    corridor: Corridor, gaps: np.ndarray, policy: str, regime: str, seed: int
+) -> dict:
+    """Return the facts of ``matched_spacing`` schedules of policy id ``policy``, JSON-serialisable.
+
+    Those of ``control_facts``, ``spacing_of``, and ``arrangements``: capped at 2**53.
+    """
+    orders = min(arrangements(gaps), 2**53)
+    facts = control_facts("matched_spacing", corridor, len(gaps), regime, seed)
+    facts |= {"spacing_of": policy, "arrangements": orders}
+    if orders == 1:
+        facts["warnings"].append(
+            f"the gaps of {policy} have one order only: it is its own matched spacing, and no "
+            f"awareness of the load can be told from its rhythm."
+        )
+    return facts
 
 
 def probe(corridor: Corridor, regime: str, seed: int) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from safesync.placement import Corridor
+from safesync.policies import fairness
 from safesync.policies.base import Block, Decision, Policy
 from safesync.policies.observe import ObservedTrace
 from safesync.policies.schedule import budget_warnings, schedule_facts, schedule_rows
@@ -49,7 +50,8 @@ def decide_schedule(
         broken = corridor.feasible(gaps)
         if broken is not None:
             raise RuntimeError(f"{policy.name}: the engine left the corridor: {broken}")
-        warnings = budget_warnings(corridor, len(gaps))
+        warnings = [] if policy.caution is None else [policy.caution]
+        warnings += budget_warnings(corridor, len(gaps))
         fixed = corridor.fixed_period(gaps)
         warnings += [] if fixed is None else [fixed]
     else:
@@ -59,6 +61,12 @@ def decide_schedule(
         warnings.append(
             f"{forced} of {len(gaps)} merges were forced at h_max = {corridor.h_max}: the "
             f"corridor, not {policy.name}, placed most of this schedule."
+        )
+    guarded = sum(decision.reason == fairness.REASON for decision in decisions)
+    if 2 * guarded > len(gaps):
+        warnings.append(
+            f"{guarded} of {len(gaps)} merges were made by the fairness guard: max_staleness_s, "
+            f"not {policy.name}'s score, placed most of this schedule."
         )
     rows = schedule_rows(
         corridor, gaps[None, :], [d.reason for d in decisions], [d.score for d in decisions]

@@ -5,7 +5,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from safesync.policies.base import Decision, Observation, Policy
+from safesync.policies import fairness
+from safesync.policies.base import Block, Decision, Observation, Policy
 
 _STUDY = "Source: the published study"
 
@@ -54,6 +55,7 @@ class Parameters(BaseModel):
         description="Direction of staleness: 'urgency' adds it, so that staler learners merge "
         f"earlier; 'published' subtracts it, so that they defer. {_STUDY} subtracts.",
     )
+    max_staleness_s: float | None = fairness.max_staleness_field()
 
 
 def soft(value: np.ndarray | float, scale: float) -> np.ndarray | float:
@@ -91,10 +93,18 @@ class WaDiloco(Policy):
     name: ClassVar[str] = "wa_diloco"
     Parameters: ClassVar[type[BaseModel]] = Parameters
 
+    def begin(self, block: Block) -> None:
+        """Refuse a fairness bound that the corridor can't keep."""
+        fairness.check_bound(self.name, self.parameters.max_staleness_s, block.corridor)
+
     def decide(self, observation: Observation) -> Decision:
-        """Compare the score with the threshold."""
+        """Compare the score with the threshold, unless a learner would starve."""
         score = self.score(observation)
-        return Decision(merge=score > self.parameters.threshold, score=score)
+        if score > self.parameters.threshold:
+            return Decision(merge=True, score=score)
+        if fairness.starves(observation, self.parameters.max_staleness_s):
+            return Decision(merge=True, score=score, reason=fairness.REASON)
+        return Decision(merge=False, score=score)
 
     def score(self, observation: Observation) -> float:
         """Return the mean score of all learners, no unit."""

@@ -2,10 +2,12 @@
 
 from typing import ClassVar
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from safesync.policies import wa_diloco
 from safesync.policies.base import Block, Observation
+from safesync.policies.foresight import Foresight, forecast_error_field
 
 
 class Parameters(wa_diloco.Parameters):
@@ -37,6 +39,7 @@ class Parameters(wa_diloco.Parameters):
         description="Weight of the newest completed second in the forecast of the request rate, no "
         "unit. Source: as overlap_weight.",
     )
+    forecast_error: float | None = forecast_error_field()
 
 
 class WaForecast(wa_diloco.WaDiloco):
@@ -57,8 +60,15 @@ class WaForecast(wa_diloco.WaDiloco):
     name: ClassVar[str] = "wa_forecast"
     Parameters: ClassVar[type[BaseModel]] = Parameters
 
+    def __init__(self, parameters: BaseModel | None = None) -> None:
+        """As any policy; with a ``forecast_error`` it is not deployable."""
+        super().__init__(parameters)
+        self.deployable = self.parameters.forecast_error is None
+
     def begin(self, block: Block) -> None:
         """Start without a forecast."""
+        super().begin(block)
+        self._foresight = Foresight(block, self.parameters.forecast_error)
         self._rate_rps: float | None = None
         self._seconds = 0
 
@@ -66,6 +76,8 @@ class WaForecast(wa_diloco.WaDiloco):
         """Return the mean score of all learners, less the expected overlap's part, no unit."""
         p = self.parameters
         overlap = observation.in_flight + observation.merge_s * self._forecast(observation)
+        now_step = round(observation.now_s / observation.step_s)
+        overlap = self._foresight.apply(np.array([overlap]), np.array([now_step]))[0]
         penalty = p.overlap_weight * wa_diloco.soft(overlap, p.overlap_scale)
         return super().score(observation) - float(penalty)
 
