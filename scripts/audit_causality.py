@@ -26,9 +26,7 @@ with job(f"audit_causality {policy_id}", snakemake.log[0]) as say:
             LEARNERS.read(learners),
             **params.signals,
         )
-        found_out = audit(
-            lambda: policy(parameters), corridor, trace, regime=regime, seed=seed
-        )
+        found_out = audit(lambda: policy(parameters), corridor, trace, regime=regime, seed=seed)
         say(f"{regime}, seed {seed}: {found_out.sentence}")
         audits.append({"regime": regime, "seed": seed, **found_out.document()})
     write_document(snakemake.output.audit, {"policy": policy_id, "blocks": audits})

@@ -25,6 +25,7 @@ with job(name, snakemake.log[0]) as say:
         horizon_s=params.horizon_s,
         sidecar=whole.sidecar.model_dump(mode="json"),
         model_name=params.model,
+        trust_remote_code=whole.model.trust_remote_code,
         cores=params.cores,
         client=params.client,
         merge=params.merge,

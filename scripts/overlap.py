@@ -24,8 +24,6 @@ with job("overlap", snakemake.log[0]):
             "seed": int(wildcards.seed),
             "role": "judge",
         },
-        facts={
-            policy: facts for policy, (_, facts) in zip(params.policies, read, strict=True)
-        },
+        facts={policy: facts for policy, (_, facts) in zip(params.policies, read, strict=True)},
     )
     OVERLAP.write(snakemake.output.overlap, rows)

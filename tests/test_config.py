@@ -69,7 +69,7 @@ def test_default_is_the_models_default():
         ({"seeds": {"judge": []}}, "'judge' is empty"),
         ({"seeds": {"calibration": [], "judge": [1]}}, "slo.threshold_s is null"),
         ({"controls": {"draws": 5, "pool": 4}}, "draws 5 exceeds pool 4; raise pool"),
-        ({"sidecar": {"max_model_len": 50}}, "reach 80 tokens, more than sidecar.max_model_len 50"),
+        ({"sidecar": {"max_model_len": 50}}, "reach 96 tokens, more than sidecar.max_model_len 50"),
         ({"run": "../x"}, "mine.yaml: run: String should match pattern"),
         ({"policies": [{"id": "nosync", "policy": "fixed_h"}]}, "'nosync' is reserved"),
         ({"policies": [{"id": "a", "policy": "fixed_h", "file": "a.py"}]}, "either 'policy' or"),

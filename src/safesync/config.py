@@ -110,7 +110,7 @@ class Merge(Section):
     """The real outer merge that contends with the sidecar."""
 
     merge_s: float = Field(8, gt=0, description="Length of a merge window, s (the study: 8 s).")
-    ranks: int = Field(2, ge=1, description="Processes that reduce with each other.")
+    ranks: int = Field(4, ge=1, description="Processes that reduce with each other (study: 8).")
     backend: Literal["gloo", "nccl"] = Field("gloo", description="torch.distributed backend.")
     parameters: int = Field(20_000_000, ge=1, description="fp32 parameters of the merged model.")
     fragment_parameters: int = Field(4_000_000, ge=1, description="Parameters of one round.")
@@ -177,10 +177,13 @@ class Regime(Section):
         "bursty", description="Which of the four regimes it stands for."
     )
     arrivals: Family = Field(
-        Periodic(quiet_rps=1.0, busy_rps=4.0, period_s=30.0, busy_s=8.0),
+        Periodic(quiet_rps=1.0, busy_rps=6.0, period_s=30.0, busy_s=10.0),
         description="Arrival family and its parameters.",
     )
-    tokens: TokenLengths = Field(TokenLengths(), description="Prompt and output lengths.")
+    tokens: TokenLengths = Field(
+        TokenLengths(prompt={"law": "fixed", "tokens": 64}, output={"law": "fixed", "tokens": 32}),
+        description="Prompt and output lengths.",
+    )
 
 
 class Signals(Section):

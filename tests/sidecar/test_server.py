@@ -108,7 +108,10 @@ def test_vllm_serves_on_loopback_and_calls_nobody(tmp_path):
     command = vllm_command(SIDECAR | {"extra_args": ["--seed", "7"]}, tmp_path, "m", 8123)
     assert command[command.index("--host") + 1] == "127.0.0.1"
     assert command[-2:] == ["--seed", "7"]
+    assert command[command.index("--load-format") + 1] == "safetensors"
     assert "--trust-remote-code" not in command
+    trusting = vllm_command(SIDECAR, tmp_path, "m", 8123, trust_remote_code=True)
+    assert "--trust-remote-code" in trusting
     environment = vllm_environment(SIDECAR)
     assert environment["VLLM_HOST_IP"] == "127.0.0.1"
     assert environment["HF_HUB_OFFLINE"] == environment["VLLM_NO_USAGE_STATS"] == "1"

@@ -58,7 +58,7 @@ class Project:
         """Copy ignored folders too, with their time stamps."""
         for name in names:
             if (ROOT / name).exists():
-                shutil.copytree(ROOT / name, self.folder / name, symlinks=True, dirs_exist_ok=True)
+                copy_tree(ROOT / name, self.folder / name)
 
     def config(self, name: str, **values) -> str:
         """Write config/<name>.yaml and return its path inside the project."""
@@ -136,6 +136,20 @@ class Project:
                 process.send_signal(signal.SIGKILL)
             except psutil.Error:
                 continue
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a folder with its time stamps; model weights, which nobody writes to, are linked."""
+
+    def copy(one: str, other: str) -> None:
+        try:
+            if not one.endswith(".safetensors"):
+                raise OSError
+            os.link(one, other)
+        except OSError:
+            shutil.copy2(one, other)
+
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, copy_function=copy)
 
 
 def wait_until(true, timeout_s: float, what: str) -> float:

@@ -1,5 +1,6 @@
 """Bad input ends with one sentence, a non-zero exit and nothing half-written."""
 
+import os
 import socket
 import sys
 
@@ -44,6 +45,14 @@ def test_missing_model_folder(project):
     said = refused(project, "resources/models/absent.json", model=model)
     assert "config model.id: no such folder" in said
     assert not (project.folder / "resources/models/absent").exists()
+
+
+def test_model_folder_that_has_gone(project):
+    absent = project.folder / "resources/models/gone.json"
+    absent.write_text("{}")
+    os.utime(absent, (2e9, 2e9))
+    said = refused(project, NOSYNC, model={"name": "gone"})
+    assert "resources/models/gone: no such folder, though its checksum file is there" in said
 
 
 def test_pickled_weights(project):
@@ -98,4 +107,5 @@ def test_unwritable_results_folder(project):
         (project.folder / "results").unlink()
         (project.folder / "results.aside").rename(project.folder / "results")
     assert status != 0
+    assert "Not a directory: " in said or "File exists: " in said
     assert "results" in said

@@ -2,12 +2,12 @@
 
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
 
-from workflow.project import ROOT, Project
+from safesync.tables.overlap import OVERLAP
+from workflow.project import ROOT, Project, copy_tree
 
 CONFIG = "config/smoke.yaml"
 PHASES = ("traces", "schedules", "all")
@@ -29,7 +29,7 @@ def finished(tmp_path_factory):
 def project(finished, tmp_path):
     """The finished run, in a copy that may be edited."""
     folder = tmp_path / "project"
-    shutil.copytree(finished.folder, folder, symlinks=True)
+    copy_tree(finished.folder, folder)
     copy = object.__new__(Project)
     copy.folder = folder
     return copy
@@ -52,6 +52,14 @@ def planned(project: Project) -> set[str]:
 
 
 JUDGED = {"score", "judge", "report"}
+DECIDED_ANEW = {
+    "schedule_policy wa_diloco",
+    "audit_causality wa_diloco",
+    "budgets",
+    "overlap",
+    "measure wa_diloco 0",
+    *JUDGED,
+}
 
 EDITS = [
     pytest.param(
@@ -66,12 +74,12 @@ EDITS = [
     ),
     pytest.param(
         (CONFIG, "policy: wa_diloco, params: {}", "policy: wa_diloco, params: {threshold: 0.4}"),
-        {"schedule_policy wa_diloco", "budgets", "measure wa_diloco 0", *JUDGED},
+        DECIDED_ANEW,
         id="policy parameter",
     ),
     pytest.param(
         ("src/safesync/policies/wa_diloco.py", '"""', '"""Edited. '),
-        {"schedule_policy wa_diloco", "budgets", "measure wa_diloco 0", *JUDGED},
+        DECIDED_ANEW,
         id="policy file",
     ),
     pytest.param(
@@ -136,3 +144,52 @@ def test_an_edit_that_changes_no_schedule_reruns_no_measurement(project):
         status, said = project.run(phase, config=CONFIG)
         assert status == 0, said
         assert "rule measure:" not in said
+
+
+def test_the_policy_of_the_readme_runs_on_a_finished_run_without_a_measurement(project):
+    readme = (ROOT / "README.md").read_text()
+    source = re.search(r"```python\n(# my_policy\.py.*?)```", readme, re.DOTALL)[1]
+    assert len(source.strip().splitlines()) <= 17
+    (project.folder / "my_policy.py").write_text(source)
+    project.edit(
+        CONFIG,
+        "policies:\n",
+        "policies:\n  - {id: calm, file: my_policy.py, params: {limit: 1}, measure: false}\n",
+    )
+    status, said = project.run("all", config=CONFIG)
+    assert status == 0, said
+    assert "rule measure:" not in said
+    assert "audit_causality calm: bursty, seed 23: calm: decisions up to 50 cuts stayed" in said
+    rows = OVERLAP.read(project.folder / "results/smoke/overlap/regime_bursty/seed_23.parquet")
+    assert "calm" in set(rows["policy"])
+    assert "calm" in (project.folder / "results/smoke/report/index.html").read_text()
+
+
+def test_a_policy_that_looks_ahead_is_refused(project):
+    (project.folder / "peek.py").write_text(
+        "import glob\n"
+        "from safesync.policies import Decision, Policy\n"
+        "from safesync.policies.observe import ObservedTrace\n"
+        "SEEN = []\n"
+        "whole = ObservedTrace.observe\n"
+        "def observe(self, *arguments):\n"
+        "    SEEN[:] = [self]\n"
+        "    return whole(self, *arguments)\n"
+        "ObservedTrace.observe = observe\n"
+        "class Peek(Policy):\n"
+        "    name = 'peek'\n"
+        "    def decide(self, seen):\n"
+        "        soon = (SEEN[0].arrival_s > seen.now_s) & (SEEN[0].arrival_s < seen.now_s + 4)\n"
+        "        return Decision(merge=bool(soon.sum() < 4))\n"
+        "POLICY = Peek\n"
+    )
+    project.edit(
+        CONFIG,
+        "policies:\n",
+        "policies:\n  - {id: peek, file: peek.py, measure: false}\n",
+    )
+    status, said = project.run("results/smoke/causality/peek.json", config=CONFIG)
+    assert status == 0, said
+    assert "peek: the decision at" in said
+    audit = (project.folder / "results/smoke/causality/peek.json").read_text()
+    assert '"passed": false' in audit

@@ -43,6 +43,7 @@ class Measurement:
     horizon_s: float
     sidecar: dict
     model_name: str
+    trust_remote_code: bool
     cores: dict
     client: dict
     merge: dict
@@ -108,6 +109,7 @@ class _Run:
             job.model_name,
             self.cores["sidecar"],
             job.log_folder / "server.log",
+            trust_remote_code=job.trust_remote_code,
         )
         ranks = self._start_ranks()
         client = self._start_client(server)

@@ -60,9 +60,19 @@ class Server:
 
 
 def start_server(
-    processes: Processes, sidecar: dict, model: Path, name: str, cores: list[int], log: Path
+    processes: Processes,
+    sidecar: dict,
+    model: Path,
+    name: str,
+    cores: list[int],
+    log: Path,
+    *,
+    trust_remote_code: bool = False,
 ) -> Server:
-    """Start the server of config section ``sidecar`` (or attach to ``sidecar["url"]``)."""
+    """Start the server of config section ``sidecar`` (or attach to ``sidecar["url"]``).
+
+    Raises Broken when vLLM is to serve a ``model`` folder that is not there, or a port is taken.
+    """
     if sidecar["url"]:
         key = os.environ.get(ATTACHED_KEY_VARIABLE, "")
         return Server(sidecar["url"].rstrip("/"), name, key)
@@ -71,8 +81,13 @@ def start_server(
     if sidecar["command"]:
         filled = {"port": str(port), "model": str(model), "name": name}
         command = [part.format(**filled) for part in sidecar["command"]]
+    elif not model.is_dir():
+        raise Broken(
+            f"{model}: no such folder, though its checksum file is there; run Snakemake with "
+            "--forcerun prepare_model"
+        )
     else:
-        command = vllm_command(sidecar, model, name, port)
+        command = vllm_command(sidecar, model, name, port, trust_remote_code=trust_remote_code)
     child = processes.start(
         "the server",
         command,
@@ -83,8 +98,10 @@ def start_server(
     return Server(f"http://127.0.0.1:{port}", name, key, child)
 
 
-def vllm_command(sidecar: dict, model: Path, name: str, port: int) -> list[str]:
-    """Return the command line of vLLM's OpenAI-compatible server."""
+def vllm_command(
+    sidecar: dict, model: Path, name: str, port: int, *, trust_remote_code: bool = False
+) -> list[str]:
+    """Return the command line of vLLM's OpenAI-compatible server; weights are safetensors only."""
     return [
         # the `vllm` command fails with the CPU build, whose distribution has another name
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
@@ -92,7 +109,9 @@ def vllm_command(sidecar: dict, model: Path, name: str, port: int) -> list[str]:
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--max-model-len", str(sidecar["max_model_len"])),
         *("--max-num-seqs", str(sidecar["max_num_seqs"])),
-        *("--dtype", sidecar["dtype"], "--enforce-eager", "--disable-uvicorn-access-log"),
+        *("--dtype", sidecar["dtype"], "--load-format", "safetensors"),
+        *("--enforce-eager", "--disable-uvicorn-access-log"),
+        *(["--trust-remote-code"] if trust_remote_code else []),
         *sidecar["extra_args"],
     ]
 

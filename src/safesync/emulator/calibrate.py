@@ -1,0 +1,169 @@
+"""From captures to a model: step time from nosync runs, contention from probe runs.
+
+1. Step time: the engine's steps are reconstructed from chunk times (`iterations`) and their
+   seconds regressed on what they computed (`step_time`, `costs`).
+2. Contention: what the probes' steps took inside windows beyond that (`contention`).
+3. Client overhead: the fixed latency at which the median error of emulated TTFT is zero.
+
+Then both kinds of capture are emulated, and the errors reported: in-sample, so they flatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
+
+from safesync.emulator.agreement import Agreement, agreement
+from safesync.emulator.contention import contended, factor_by_window, fit_contention
+from safesync.emulator.engine import Trace, simulate
+from safesync.emulator.iterations import iterations
+from safesync.emulator.model import EngineModel, Limits
+from safesync.emulator.step_time import fit_step_time
+from safesync.emulator.windows import Windows
+
+MIN_REQUESTS = 30  # of nosync: fewer meet too few different batches
+_OVERHEAD_ROUNDS = 20
+_SETTLED_S = 1e-6
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One run with merges: its REQUESTS and its MERGES."""
+
+    requests: pd.DataFrame
+    merges: pd.DataFrame
+
+
+class Fit(BaseModel):
+    """How well a model fits the captures that it comes from (in-sample)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int = Field(description="Engine steps of the nosync captures that were fitted.")
+    residual_rmse_s: float = Field(
+        description="Root mean square of measured - fitted step time, s."
+    )
+    residual_p05_s: float = Field(description="5 % quantile of the residuals, s.")
+    residual_p50_s: float = Field(description="Median residual, s.")
+    residual_p95_s: float = Field(description="95 % quantile of the residuals, s.")
+    hiccups: float = Field(
+        description="Time of the nosync steps beyond a fit that outliers cannot bend, as a share."
+    )
+    contended_steps: int = Field(description="Steps of the probe captures that meet a window.")
+    windows: int = Field(description="Merge windows of the probe captures.")
+    factor_by_window: tuple[float, ...] = Field(
+        description="The factor fitted to each window by itself, of those that met steps enough."
+    )
+    nosync: tuple[Agreement, ...] = Field(description="Emulated against each nosync capture.")
+    probe: tuple[Agreement, ...] = Field(description="Emulated against each probe capture.")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A model and how well it fits what it was fitted to."""
+
+    model: EngineModel
+    fit: Fit
+
+
+def calibrate(
+    nosync: Sequence[pd.DataFrame],
+    probes: Sequence[Probe],
+    limits: Limits,
+    *,
+    sidecar: str,
+    regime: str,
+    context: bool = False,
+    growth: bool = False,
+) -> Calibration:
+    """Fit an EngineModel to captures of one sidecar in one regime.
+
+    nosync: REQUESTS of captures without merges, with chunk times. probes: captures with merges.
+    limits: the server's settings; they are not fitted. sidecar, regime: the model's identity.
+    context: fit a cost per cached token too (it needs prompts or answers of many lengths).
+    growth: fit the growth of the contention factor with the batch.
+
+    ValueError, one sentence: too few requests or steps, batches too alike to tell the costs apart,
+    or probes without merges or whose merges met too few steps.
+    """
+    requests = sum(int((capture["status"] == "ok").sum()) for capture in nosync)
+    if requests < MIN_REQUESTS:
+        raise ValueError(
+            f"the nosync captures hold {requests} successful requests, too few to fit a step-time "
+            f"model; expected at least {MIN_REQUESTS}."
+        )
+    if not probes or any(probe.merges.empty for probe in probes):
+        raise ValueError(
+            "a probe capture holds no merge; expected probes with at least one merge each to fit "
+            "contention."
+        )
+    budget = limits.max_num_batched_tokens
+    steps = [iterations(capture, budget) for capture in nosync]
+    step, residual_s, hiccups = fit_step_time(steps, context)
+    slowed = [
+        contended(iterations(probe.requests, budget), Windows.measured(probe.merges), step)
+        for probe in probes
+    ]
+    contention = fit_contention(slowed, growth)
+    model = EngineModel(
+        sidecar=sidecar,
+        regime=regime,
+        limits=limits,
+        step=step,
+        contention=(contention,),
+        client_overhead_s=0.0,
+    )
+    model = model.model_copy(update={"client_overhead_s": _fit_overhead(nosync, model)})
+    quantiles = np.quantile(residual_s, [0.05, 0.50, 0.95])
+    return Calibration(
+        model,
+        Fit(
+            steps=residual_s.size,
+            residual_rmse_s=np.sqrt((residual_s**2).mean()),
+            residual_p05_s=quantiles[0],
+            residual_p50_s=quantiles[1],
+            residual_p95_s=quantiles[2],
+            hiccups=hiccups,
+            contended_steps=sum(met.inside_s.size for met in slowed),
+            windows=sum(len(probe.merges) for probe in probes),
+            factor_by_window=factor_by_window(slowed),
+            nosync=tuple(_compare(capture, Windows.none(), model) for capture in nosync),
+            probe=tuple(
+                _compare(probe.requests, Windows.measured(probe.merges), model) for probe in probes
+            ),
+        ),
+    )
+
+
+def _fit_overhead(captures: Sequence[pd.DataFrame], model: EngineModel) -> float:
+    overhead_s = 0.0
+    for _ in range(_OVERHEAD_ROUNDS):
+        at = model.model_copy(update={"client_overhead_s": overhead_s})
+        late_s = np.concatenate([_ttft_error_s(capture, at) for capture in captures])
+        change_s = float(np.median(late_s))
+        overhead_s = max(overhead_s + change_s, 0.0)
+        if abs(change_s) < _SETTLED_S:
+            break
+    return overhead_s
+
+
+def _ttft_error_s(capture: pd.DataFrame, model: EngineModel) -> np.ndarray:
+    rows = _answered(capture)
+    emulated = simulate(Trace.from_rows(rows), Windows.none(), model)
+    succeeded = (rows["status"] == "ok").to_numpy()
+    return (rows["first_token_s"].to_numpy() - emulated.first_token_s)[succeeded]
+
+
+def _compare(capture: pd.DataFrame, windows: Windows, model: EngineModel) -> Agreement:
+    emulated = simulate(Trace.from_rows(_answered(capture)), windows, model)
+    return agreement(capture, emulated.to_requests())
+
+
+def _answered(capture: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows whose load on the engine is known, by arrival."""
+    known = capture["prompt_tokens"].notna() & (capture["output_tokens"] > 0)
+    return capture[known].sort_values("arrival_s", kind="stable")
