@@ -51,6 +51,7 @@ format: setup
 bench: setup
 	$(BIN)/python benchmarks/placement.py
 	$(BIN)/python benchmarks/steady.py
+	$(BIN)/python benchmarks/emulator.py
 
 setup: $(STAMP)
 

@@ -83,9 +83,26 @@ PRESETS: dict[str, tuple[str, dict]] = {
             "policies": [
                 {"id": "fixed_h_256", "policy": "fixed_h", "params": {"h": 256}},
                 {"id": "fixed_h_512", "policy": "fixed_h", "params": {"h": 512}},
-                {"id": "wa_diloco", "policy": "wa_diloco"},
-                {"id": "wa_forecast", "policy": "wa_forecast"},
+                # scales for steps of 0.125 s and twice the load, chosen on the tune seeds for
+                # budgets in mid-corridor and few forced merges
+                {
+                    "id": "wa_diloco",
+                    "policy": "wa_diloco",
+                    "params": {"staleness_scale_s": 64, "threshold": 0.6},
+                },
+                {
+                    "id": "wa_forecast",
+                    "policy": "wa_forecast",
+                    "params": {"staleness_scale_s": 64, "threshold": 0.5, "overlap_scale": 120},
+                },
+                {
+                    "id": "wa_offline",
+                    "policy": "wa_offline",
+                    "params": {"budget_from": "wa_forecast"},
+                    "measure": False,
+                },
             ],
+            "signals": {"serving_reference": 24},
             "claims": ["wa_diloco", "wa_forecast"],
             "controls": {"draws": 19},
         },
