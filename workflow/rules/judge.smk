@@ -87,14 +87,14 @@ rule overlap:
         "results/{run}/logs/overlap/regime={regime}/seed={seed}.log",
     benchmark:
         "results/{run}/benchmarks/overlap/regime={regime}/seed={seed}.tsv"
+    resources:
+        machine=1,
     params:
         policies=list(POLICIES),
         kind=lambda wildcards: CONFIG.regimes[wildcards.regime].kind,
         corridor=plain(CONFIG.corridor),
         merge_s=CONFIG.merge.merge_s,
         horizon_s=CONFIG.horizon_s,
-    resources:
-        machine=1,
     script:
         "../../scripts/overlap.py"
 
@@ -102,7 +102,8 @@ rule overlap:
 rule judge:
     input:
         overlap=[
-            f"results/{RUN}/overlap/regime_{regime}/seed_{seed}.parquet" for regime, seed in JUDGED
+            f"results/{RUN}/overlap/regime_{regime}/seed_{seed}.parquet"
+            for regime, seed in JUDGED
         ],
         audits=expand("results/{{run}}/causality/{policy}.json", policy=POLICIES),
         scores=[

@@ -70,7 +70,9 @@ rule audit_causality:
             f"results/{RUN}/telemetry/regime={regime}/seed={seed}/policy=nosync/draw=0/part.parquet"
             for regime, seed in JUDGED
         ],
-        learners=[f"results/{RUN}/learners/seed={seed}/part.parquet" for _, seed in JUDGED],
+        learners=[
+            f"results/{RUN}/learners/seed={seed}/part.parquet" for _, seed in JUDGED
+        ],
         script="scripts/audit_causality.py",
         library=library("policies.causality", "policies.observe"),
         policy=lambda wildcards: policy_sources(wildcards.policy),
@@ -82,6 +84,8 @@ rule audit_causality:
         "results/{run}/benchmarks/audit_causality/{policy}.tsv"
     wildcard_constraints:
         policy="|".join(POLICIES),
+    resources:
+        machine=1,
     params:
         blocks=JUDGED,
         policy=lambda wildcards: POLICIES[wildcards.policy].policy,
@@ -91,8 +95,6 @@ rule audit_causality:
         corridor=plain(CONFIG.corridor),
         merge_s=CONFIG.merge.merge_s,
         horizon_s=CONFIG.horizon_s,
-    resources:
-        machine=1,
     script:
         "../../scripts/audit_causality.py"
 
