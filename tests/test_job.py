@@ -1,6 +1,6 @@
 import pytest
 
-from safesync.job import job
+from safesync.job import in_tenths, job
 from safesync.tables import TableError
 
 
@@ -31,3 +31,11 @@ def test_a_signal_is_not_taken_for_an_error(tmp_path):
     with pytest.raises(SystemExit) as left, job("measure", str(tmp_path / "a.log")):
         raise SystemExit(143)
     assert left.value.code == 143
+
+
+def test_progress_is_told_once_a_tenth():
+    told = []
+    progress = in_tenths(told.append)
+    for share in (0.0, 0.05, 0.1, 0.15, 0.31, 0.3, 0.99, 1.0):
+        progress(share)
+    assert told == [1, 3, 9, 10]

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from safesync.placement import Corridor
 from safesync.policies import load_policy, load_policy_file
-from safesync.workload.families import Family, Mmpp2, Periodic
+from safesync.workload.families import Periodic
+from safesync.workload.source import SOURCES, Source
 from safesync.workload.tokens import TokenLengths
 
 _ID = r"^[a-z0-9][a-z0-9_]*$"
@@ -176,7 +177,7 @@ class Regime(Section):
     kind: Literal["ordinary", "pressure", "steady", "bursty"] = Field(
         "bursty", description="Which of the four regimes it stands for."
     )
-    arrivals: Family = Field(
+    arrivals: Source = Field(
         Periodic(quiet_rps=1.0, busy_rps=6.0, period_s=30.0, busy_s=10.0),
         description="Arrival family and its parameters.",
     )
@@ -416,8 +417,9 @@ def _keys(model: Any, place: tuple) -> list[str]:
 def _inside(model: Any, part: str | int) -> Any:
     if model is None or isinstance(part, int):
         return model
-    if part in (family.model_fields["family"].default for family in (Periodic, Mmpp2)):
-        return next(f for f in (Periodic, Mmpp2) if f.model_fields["family"].default == part)
+    for source in SOURCES:
+        if part == source.model_fields["family"].default:
+            return source
     field = getattr(model, "model_fields", {}).get(part)
     return model if field is None else _model_of(field.annotation)
 

@@ -31,3 +31,16 @@ def job(name: str, log: str) -> Iterator[Callable[[str], None]]:
             say(f"a fault in safesync itself; the traceback is in {log}")
             traceback.print_exc(file=file)
             sys.exit(1)
+
+
+def in_tenths(tell: Callable[[int], None]) -> Callable[[float], None]:
+    """Return a progress callback (share, 0 to 1) that calls ``tell`` once per further tenth."""
+    told = 0
+
+    def progress(share: float) -> None:
+        nonlocal told
+        if int(share * 10) > told:
+            told = int(share * 10)
+            tell(told)
+
+    return progress

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from safesync.tables.arrivals import ARRIVALS, arrivals_sha256
-from safesync.workload.families import Mmpp2, Periodic
+from safesync.workload.families import GammaRenewal, Mmpp2, Periodic
 from safesync.workload.generate import generate
 from safesync.workload.streams import stream
 from safesync.workload.tokens import Fixed, Lognormal, TokenLengths
@@ -51,6 +51,7 @@ def test_facts_say_what_was_drawn():
     assert facts["family"] == Periodic().model_dump()
     assert (facts["regime"], facts["seed"], facts["span_s"]) == ("bursty", 7, 100.0)
     assert facts["scaling"] == "none"
+    assert facts["trace"] is None
     at_bound = rows["prompt_tokens"].isin([16, 128]).sum()
     assert 0 < facts["clipped_prompts"] <= at_bound
     assert facts["clipped_outputs"] == 0
@@ -99,9 +100,17 @@ def test_horizon_must_be_positive():
         block(horizon_s=0.0)
 
 
-def test_families_and_tokens_load_without_pandas():
+def test_what_a_config_names_loads_without_pandas():
     code = (
-        "import sys, safesync.workload.families, safesync.workload.tokens\n"
+        "import sys, safesync.workload.source, safesync.workload.tokens\n"
         "sys.exit('pandas' in sys.modules or 'pyarrow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_family_without_a_rate_path_says_so():
+    rows, facts = block(GammaRenewal())
+    assert facts["intensity"] is None
+    assert len(rows) > 0
+    with pytest.raises(ValueError, match="raise rate_rps"):
+        block(GammaRenewal(rate_rps=1e-9))

@@ -1,10 +1,10 @@
-"""Token lengths: fixed, and lognormal with clipping counted."""
+"""Token lengths: fixed, lognormal and empirical, with clipping counted."""
 
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from safesync.workload.tokens import Fixed, Length, Lognormal, TokenLengths
+from safesync.workload.tokens import Empirical, Fixed, Length, Lognormal, TokenLengths
 
 
 def rng():
@@ -54,3 +54,48 @@ def test_bad_config_names_the_field(config, field):
 def test_unknown_key_is_refused():
     with pytest.raises(ValidationError, match="answer"):
         TokenLengths.model_validate({"answer": {"law": "fixed", "tokens": 3}})
+
+
+def test_empirical_draws_its_values_by_weight_and_counts_what_it_clips():
+    law = Empirical(values=(2, 50, 700), weights=(1, 6, 3), min=10, max=600)
+    lengths, clipped = law.sample(40_000, rng())
+    assert lengths.dtype == np.int32
+    values, counts = np.unique(lengths, return_counts=True)
+    assert values.tolist() == [10, 50, 600]
+    assert np.all(np.abs(counts / 40_000 - [0.1, 0.6, 0.3]) < 4 * 0.5 / np.sqrt(40_000))
+    assert clipped == counts[0] + counts[2]
+    even, none = Empirical(values=(3, 4), max=9).sample(40_000, rng())
+    assert abs(np.mean(even == 3) - 0.5) < 4 * 0.5 / np.sqrt(40_000)
+    assert none == 0
+
+
+def test_empirical_draws_from_a_column_of_a_trace(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,5,7\n1,5,8\n2,5,8\n3,900,8\n")
+    law = Empirical(path=str(path), max=100)
+    lengths, clipped = law.sample(10_000, rng())
+    assert abs(np.mean(lengths == 5) - 0.75) < 4 * 0.5 / 100
+    assert clipped == np.count_nonzero(lengths == 100)
+    outputs, _ = Empirical(path=str(path), column="output", max=100).sample(10_000, rng())
+    assert abs(np.mean(outputs == 8) - 0.75) < 4 * 0.5 / 100
+    tokens = TokenLengths(prompt=law)
+    assert tokens.files == (str(path),)
+    assert TokenLengths().files == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({}, "give either values or path"),
+        ({"values": [1], "path": "x.csv"}, "give either values or path"),
+        ({"values": []}, "values"),
+        ({"values": [-1]}, "values"),
+        ({"values": [1, 2], "weights": [1]}, "weights: 1 of them for 2 values"),
+        ({"values": [1, 2], "weights": [0, 0]}, "weights: at least one must be above 0"),
+        ({"path": "x.csv", "weights": [1]}, "weights: 1 of them for 0 values"),
+        ({"values": [1], "min": 11}, r"min \(11\) must not exceed max \(10\)"),
+    ],
+)
+def test_bad_empirical_is_refused(keys, said):
+    with pytest.raises(ValidationError, match=said):
+        TypeAdapter(Length).validate_python({"law": "empirical", "max": 10, **keys})

@@ -30,6 +30,18 @@ def plain(section):
     return section.model_dump(mode="json")
 
 
+def traces_of(regime):
+    """The trace files that a regime imports."""
+    return [str(path) for path in [*regime.arrivals.files, *regime.tokens.files]]
+
+
+def slice_seeds(regime):
+    """All seeds, for a trace that gives each a slice of its own; others don't depend on them."""
+    seeds = CONFIG.seeds
+    every = [*seeds.calibration, *seeds.tune, *seeds.judge]
+    return every if regime.arrivals.family == "trace" else None
+
+
 def policy_sources(policy):
     """The files that a policy's decisions come from."""
     entry = POLICIES[policy]

@@ -5,6 +5,7 @@
 
 rule generate_arrivals:
     input:
+        traces=lambda wildcards: traces_of(CONFIG.regimes[wildcards.regime]),
         script="scripts/generate_arrivals.py",
         library=library("workload"),
     output:
@@ -19,5 +20,7 @@ rule generate_arrivals:
         arrivals=lambda wildcards: plain(CONFIG.regimes[wildcards.regime].arrivals),
         tokens=lambda wildcards: plain(CONFIG.regimes[wildcards.regime].tokens),
         horizon_s=CONFIG.horizon_s,
+        seeds=lambda wildcards: slice_seeds(CONFIG.regimes[wildcards.regime]),
+        context_tokens=CONFIG.sidecar.max_model_len,
     script:
         "../../scripts/generate_arrivals.py"

@@ -1,4 +1,5 @@
 """Open-loop request arrivals: when requests come, how long they are, and their random streams.
 
-Arrival families and token lengths need numpy and pydantic only; ``generate`` alone loads pandas.
+What a config names (families, token lengths, a trace) needs numpy and pydantic only; ``generate``
+and the importers load pandas and pyarrow.
 """

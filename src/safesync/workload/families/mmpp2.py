@@ -1,11 +1,12 @@
 """MMPP-2: bursts without a period, a Markov-modulated Poisson process of two states."""
 
+from itertools import count
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from safesync.workload.families.base import ArrivalFamily, Intensity
+from safesync.workload.families.base import Intensity, ModulatedPoisson, alternating
 
 _AZURE = (
     "Source: fit to AzureLLMInferenceTrace_code 2023 (CC-BY-4.0), counts in 1-s bins, "
@@ -15,7 +16,7 @@ _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Sojourn = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Mmpp2(ArrivalFamily):
+class Mmpp2(ModulatedPoisson):
     """Poisson arrivals whose rate follows a two-state Markov chain in continuous time.
 
     Sojourns are exponential; the first state comes from the chain's stationary law, so the trace
@@ -43,10 +44,5 @@ class Mmpp2(ArrivalFamily):
         """Draw the chain's path over [0, ``horizon_s``)."""
         quiet_s, busy_s = self.mean_sojourn_s
         first = int(rng.random() * (quiet_s + busy_s) >= quiet_s)
-        edges, state = [0.0], first
-        while edges[-1] < horizon_s:
-            edges.append(edges[-1] + rng.exponential(self.mean_sojourn_s[state]))
-            state = 1 - state
-        edges[-1] = horizon_s
-        states = (first + np.arange(len(edges) - 1)) % 2
-        return Intensity(np.array(edges), np.array(self.rates_rps)[states])
+        stays_s = (rng.exponential(self.mean_sojourn_s[(first + k) % 2]) for k in count())
+        return alternating(horizon_s, first, stays_s, self.rates_rps)

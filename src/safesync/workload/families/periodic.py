@@ -5,10 +5,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from safesync.workload.families.base import ArrivalFamily, Intensity
+from safesync.workload.families.base import Intensity, ModulatedPoisson
 
 
-class Periodic(ArrivalFamily):
+class Periodic(ModulatedPoisson):
     """Poisson arrivals switched between two rates on a fixed period, started at a random phase.
 
     The phase is uniform over the period, drawn per seed: bursts at a fixed phase would let a
