@@ -1,5 +1,5 @@
 # make run     set up, then config to verdict page      make test   set up, then all tests
-# make plan    what a run measures and how long         make smoke  a short real run (6 minutes)
+# make plan    what a run measures and how long         make smoke  a short real run (5 minutes)
 # make lint    ruff, snakefmt                           make bench  speed and calibration, as ratios
 # make clean   environment and caches, no results
 # CONFIG=config/smoke.yaml picks another config, SIDECAR=gpu the GPU build of vLLM.
@@ -17,19 +17,22 @@ TORCH_INDEX_cpu = https://download.pytorch.org/whl/cpu
 BIN = .venv/bin
 PIP = $(BIN)/pip install --quiet --no-deps
 STAMP = .venv/.$(SIDECAR)
-SNAKEMAKE = $(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG)
 
-.PHONY: run plan smoke test lint format bench setup clean
+.PHONY: run unlock plan smoke test lint format bench setup clean
 .DEFAULT_GOAL = run
 
 # three runs: what the first two rewrite unchanged then reruns nothing that depends on it
 run: setup
-	$(BIN)/snakemake traces --quiet rules host --cores $(CORES) --configfile $(CONFIG)
-	$(BIN)/snakemake schedules --quiet rules host --cores $(CORES) --configfile $(CONFIG)
-	$(BIN)/snakemake all --quiet rules host --cores $(CORES) --configfile $(CONFIG)
+	$(BIN)/snakemake traces --quiet rules host --cores $(CORES) --configfile "$(CONFIG)"
+	$(BIN)/snakemake schedules --quiet rules host --cores $(CORES) --configfile "$(CONFIG)"
+	$(BIN)/snakemake all --quiet rules host --cores $(CORES) --configfile "$(CONFIG)"
+
+# after a run that was killed outright (Snakemake says that its folder is locked)
+unlock: setup
+	$(BIN)/snakemake --unlock --configfile "$(CONFIG)"
 
 plan: setup
-	$(BIN)/python -m safesync.plan $(CONFIG)
+	$(BIN)/python -m safesync.plan "$(CONFIG)"
 
 smoke:
 	$(MAKE) run CONFIG=config/smoke.yaml

@@ -4,6 +4,7 @@ import pandas as pd
 
 from safesync.job import job
 from safesync.placement import Corridor
+from safesync.protocol.provenance import check_identity, check_settings
 from safesync.protocol.scores import score
 from safesync.protocol.validity import Limits
 from safesync.tables import read_document
@@ -32,8 +33,16 @@ with job("score", snakemake.log[0]) as say:
         [*found.schedules, *found.drawn_schedules],
         strict=True,
     )
+    block = {
+        "run": wildcards.run,
+        "regime": wildcards.regime,
+        "seed": int(wildcards.seed),
+    }
     rows = []
     for (path_policy, draw), requests, merges, manifest, schedule_path in tables:
+        facts = read_document(manifest, ("figures", "fingerprint", "config", "horizon_s"))
+        check_identity(manifest, facts, block | {"policy": path_policy, "draw": draw})
+        check_settings(manifest, facts, params.measured_with)
         schedule = SCHEDULE.read(schedule_path)
         schedule = schedule[schedule["draw"] == draw]
         starts_s = schedule["start_s"].to_numpy()
@@ -50,17 +59,15 @@ with job("score", snakemake.log[0]) as say:
             merge_s=params.merge_s,
             feasible=path_policy == "nosync" or corridor.feasible(starts_s) is None,
             identity={
-                "run": wildcards.run,
+                **block,
                 "tier": "vllm",
-                "regime": wildcards.regime,
                 "kind": params.kind,
-                "seed": int(wildcards.seed),
                 "role": params.role,
                 "policy": control if drawn else path_policy,
                 "draw": draw,
                 "budget": len(schedule),
             },
-            manifest=read_document(manifest, ("figures", "fingerprint")),
+            manifest=facts,
             limits=limits,
         )
         say(

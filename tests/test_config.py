@@ -92,6 +92,37 @@ def test_default_is_the_models_default():
             "'a' takes its budget from 'wa_forcast', which is no other policy id; did you mean "
             "'wa_forecast'?",
         ),
+        ({"claims": ["wa_diloco", "wa_diloco"]}, "claims: 'wa_diloco' stands twice"),
+        (
+            {"policies": [{"id": "oracle", "policy": "wa_offline"}], "claims": ["oracle"]},
+            "claims: 'oracle' is not deployable",
+        ),
+        (
+            {
+                "policies": [
+                    {"id": "a", "policy": "wa_offline", "params": {"budget_from": "b"}},
+                    {"id": "b", "policy": "wa_offline", "params": {"budget_from": "a"}},
+                ],
+                "claims": [],
+            },
+            "'a' takes its budget from 'b', which takes its own from another",
+        ),
+        ({"policies": [{"id": "a", "policy": "nosync"}], "claims": []}, "never merges"),
+        ({"regimes": {"gr\u00f6\u00dfe": {}}}, "is no name; expected a-z, 0-9 and _"),
+        ({"seeds": {"judge": [10**30]}}, "is not from 0 to 2^31 - 1"),
+        ({"horizon_s": 1e9, "corridor": {"step_s": 1e-9}}, "steps, more than the 5000000"),
+        (
+            {"sidecar": {"command": ["serve", "{prt}"]}},
+            "command: '{prt}' holds another placeholder",
+        ),
+        ({"sidecar": {"command": []}}, "mine.yaml: sidecar.command: List should have at least 1"),
+        ({"sidecar": {"url": "localhost:8000"}}, "mine.yaml: sidecar.url: String should match"),
+        ({"sidecar": {"url": "ftp://host"}}, "mine.yaml: sidecar.url: String should match"),
+        ({"sidecar": {"prompt_ids": [40000, 1000]}}, "must rise from 0 or more over at least 256"),
+        ({"sidecar": {"warm_up": {"min_rounds": 9}}}, "min_rounds 9 exceeds max_rounds 8"),
+        ({"cores": {"client": []}}, "mine.yaml: cores.client: List should have at least 1"),
+        ({"slo": {"threshold_s": float("inf")}}, "slo.threshold_s: Input should be a finite"),
+        ({"model": {"name": "logs"}}, "name 'logs' is a folder of the pipeline's"),
         ({"corridor": {"h_min": 600}}, "h_max"),
         ({"merge": {"merge_s": 8.01}}, "step_s"),
     ],
@@ -105,3 +136,11 @@ def test_bad_input_is_refused_in_one_sentence(values, sentence):
 
 def test_every_fault_gets_its_sentence():
     assert len(broken(horizen=1, rum="x").splitlines()) == 2
+
+
+@pytest.mark.parametrize("text", ["a: [1", "\tb: 1", "- 1", "word", "1: 2", ""])
+def test_a_file_that_holds_no_config_is_named(tmp_path, text):
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"mine\.yaml: (not valid YAML|expected keys)") as caught:
+        read(tmp_path / "mine.yaml")
+    assert len(str(caught.value).splitlines()) == 1

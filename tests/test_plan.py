@@ -31,4 +31,4 @@ def test_what_is_there_is_counted(tmp_path):
     Path(folder / "manifest.json").write_text("{}")
     assert done(config, tmp_path) == 1
     assert "run 'smoke': 4 measurements of 30 s" in sentence(config, tmp_path)
-    assert "1 are already there" in sentence(config, tmp_path)
+    assert "Results of 1 are there" in sentence(config, tmp_path)

@@ -4,18 +4,21 @@ No room imports this module; scripts pass plain values on.
 """
 
 import difflib
+import re
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from safesync.placement import Corridor
-from safesync.policies import load_policy, load_policy_file
+from safesync.policies import Policy, find_policy
 from safesync.workload.families import Periodic
 from safesync.workload.source import SOURCES, Source
 from safesync.workload.tokens import TokenLengths
 
 _ID = r"^[a-z0-9][a-z0-9_]*$"
+# schedules and their exact nulls are held in memory, step by step
+_MOST_STEPS = 5_000_000
 RESERVED_POLICIES = ("nosync", "probe", "matched_random", "matched_spacing")
 
 
@@ -24,7 +27,9 @@ class ConfigError(ValueError):
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class Model(Section):
@@ -46,6 +51,12 @@ class Model(Section):
         False, description="Let the model's own Python code run in the server."
     )
 
+    @model_validator(mode="after")
+    def _own_folder(self):
+        if self.name in ("logs", "benchmarks"):
+            raise ValueError(f"name '{self.name}' is a folder of the pipeline's; choose another")
+        return self
+
 
 class WarmUp(Section):
     """Requests before the load starts, until latencies settle."""
@@ -57,15 +68,26 @@ class WarmUp(Section):
         0.15, gt=0, description="Settled when a round's median latency is this close to the last's."
     )
 
+    @model_validator(mode="after")
+    def _ordered(self):
+        if self.min_rounds > self.max_rounds:
+            raise ValueError(
+                f"min_rounds {self.min_rounds} exceeds max_rounds {self.max_rounds}; lower it"
+            )
+        return self
+
 
 class Sidecar(Section):
     """The vLLM server that shares the machine with training."""
 
     url: str | None = Field(
-        None, description="Attach to this running OpenAI-compatible server; null: start one."
+        None,
+        pattern=r"^https?://[^\s/]+",
+        description="Attach to this running OpenAI-compatible server; null: start one.",
     )
     command: list[str] | None = Field(
         None,
+        min_length=1,
         description="Start this server instead of vLLM; {port}, {model} and {name} are filled in, "
         "the API key is in the variable VLLM_API_KEY.",
     )
@@ -84,6 +106,24 @@ class Sidecar(Section):
     )
     warm_up: WarmUp = WarmUp()
 
+    @model_validator(mode="after")
+    def _usable(self):
+        low, high = self.prompt_ids
+        if not 0 <= low <= high - 256:
+            raise ValueError(
+                f"prompt_ids [{low}, {high}] must rise from 0 or more over at least 256 ids, so "
+                "that prompts can differ"
+            )
+        for part in self.command or []:
+            try:
+                part.format(port="", model="", name="")
+            except (KeyError, IndexError, ValueError):
+                raise ValueError(
+                    f"command: '{part}' holds another placeholder than {{port}}, {{model}} and "
+                    "{name}; write a brace itself twice"
+                ) from None
+        return self
+
 
 class Cores(Section):
     """Which cores each part may use; null: all that this process may use."""
@@ -91,8 +131,8 @@ class Cores(Section):
     sidecar: list[int] | None = Field(
         None, description="vLLM (it reserves one of them for itself)."
     )
-    client: list[int] | None = Field(None, description="The load generator.")
-    ranks: list[int] | None = Field(None, description="The ranks of the outer merge.")
+    client: list[int] | None = Field(None, min_length=1, description="The load generator.")
+    ranks: list[int] | None = Field(None, min_length=1, description="The ranks of the outer merge.")
 
 
 class Client(Section):
@@ -158,8 +198,8 @@ class Seeds(Section):
         seen: dict[int, str] = {}
         for name, seeds in sets.items():
             for seed in seeds:
-                if seed < 0:
-                    raise ValueError(f"seed {seed} in '{name}' is negative; expected 0 or more")
+                if not 0 <= seed < 2**31:
+                    raise ValueError(f"seed {seed} in '{name}' is not from 0 to 2^31 - 1")
                 if seed in seen:
                     raise ValueError(
                         f"seed {seed} stands in '{seen[seed]}' and in '{name}'; seeds of different "
@@ -212,18 +252,22 @@ class PolicyEntry(Section):
     def _known(self):
         if self.id in RESERVED_POLICIES or self.id.startswith("matched_"):
             raise ValueError(f"policy id '{self.id}' is reserved; choose another")
+        if self.policy == "nosync":
+            raise ValueError("policy 'nosync' never merges; every block has its capture anyway")
         if (self.policy is None) == (self.file is None):
             raise ValueError(f"policy id '{self.id}': give either 'policy' or 'file'")
-        parameters = (
-            load_policy_file(self.file) if self.file else load_policy(self.policy)
-        ).Parameters
+        self.build()
+        return self
+
+    def build(self) -> Policy:
+        """Return the policy; raises ValueError, naming the parameter, when it can't be built."""
+        policy = find_policy(self.policy, self.file)
         try:
-            parameters(**self.params)
+            return policy(policy.Parameters(**self.params))
         except ValidationError as error:
-            faults = [_sentence("params", fault, parameters) for fault in error.errors()]
+            faults = [_sentence("params", fault, policy.Parameters) for fault in error.errors()]
             name = self.file or self.policy
             raise ValueError(f"policy '{name}': {'; '.join(faults)}") from None
-        return self
 
 
 class Controls(Section):
@@ -329,10 +373,17 @@ class Config(Section):
         for name in sorted({name for name in ids if ids.count(name) > 1}):
             raise ValueError(f"policy id '{name}' stands twice; ids must differ")
         for claim in self.claims:
+            if self.claims.count(claim) > 1:
+                raise ValueError(f"claims: '{claim}' stands twice; a claim is tested once")
             if claim not in ids:
                 raise ValueError(f"claims: '{claim}' is no policy id{_nearest(claim, ids)}")
             if not self.policies[ids.index(claim)].measure:
                 raise ValueError(f"claims: '{claim}' has measure: false; a claim is measured")
+            if not self.policies[ids.index(claim)].build().deployable:
+                raise ValueError(
+                    f"claims: '{claim}' is not deployable (it says that it sees the future); it "
+                    "can be compared with, not claimed"
+                )
         for entry in self.policies:
             source = entry.params.get("budget_from")
             if source is not None and (source not in ids or source == entry.id):
@@ -340,8 +391,13 @@ class Config(Section):
                     f"policies: '{entry.id}' takes its budget from '{source}', which is no other "
                     f"policy id{_nearest(source, ids)}"
                 )
+            if source is not None and "budget_from" in self.policies[ids.index(source)].params:
+                raise ValueError(
+                    f"policies: '{entry.id}' takes its budget from '{source}', which takes its own "
+                    "from another; name that one"
+                )
         for name in self.regimes:
-            if not name.replace("_", "").isalnum() or not name.islower():
+            if not re.fullmatch(_ID, name):
                 raise ValueError(f"regimes: '{name}' is no name; expected a-z, 0-9 and _")
         if self.slo.threshold_s is None and not self.seeds.calibration:
             raise ValueError(
@@ -368,6 +424,12 @@ def _check_lengths(config: Config) -> None:
 
 def _check_budgets(config: Config) -> None:
     bounds = config.corridor
+    steps = config.horizon_s / bounds.step_s
+    if steps > _MOST_STEPS:
+        raise ValueError(
+            f"horizon_s / corridor.step_s = {config.horizon_s:g} / {bounds.step_s:g} = {steps:.3g} "
+            f"steps, more than the {_MOST_STEPS} that schedules are computed for"
+        )
     corridor = Corridor(
         bounds.h_min, bounds.h_max, bounds.step_s, config.merge.merge_s, config.horizon_s
     )
@@ -438,4 +500,11 @@ def read(path: str | Path) -> Config:
     """Return the checked config of a YAML file."""
     import yaml
 
-    return load(yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}, str(path))
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        said = " ".join(str(error).split())
+        raise ConfigError(f"{path}: not valid YAML ({said})") from None
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise ConfigError(f"{path}: expected keys with values, as in config/config.yaml")
+    return load(values, str(path))

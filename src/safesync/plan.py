@@ -39,7 +39,8 @@ def sentence(config: Config, results: Path) -> str:
         f"run '{config.run}': {count} measurements of {config.horizon_s:g} s, each on a server of "
         f"its own: about {fewest * seconds / 60:.0f}"
         + (f" to {most * seconds / 60:.0f}" if most > fewest else "")
-        + f" minutes one after the other; {done(config, results)} are already there. "
+        + f" minutes one after the other. Results of {done(config, results)} are there; "
+        "`snakemake -n` tells which of them still hold. "
         f"Disk: some {BYTES_PER_REQUEST} bytes per request."
     )
 

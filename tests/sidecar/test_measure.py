@@ -1,11 +1,14 @@
 import os
+import threading
+import time
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from safesync.sidecar import host
 from safesync.sidecar.figures import figures
-from safesync.sidecar.host import core_map, environment
+from safesync.sidecar.host import core_map, environment, machine_to_oneself
 from safesync.sidecar.processes import Broken
 from safesync.tables import write_document
 from safesync.tables.merges import MERGES
@@ -89,3 +92,22 @@ def test_the_fingerprint_is_that_of_this_boot_and_these_versions(monkeypatch):
     assert here["versions"]["locust"] == "2.47.0"
     monkeypatch.setattr("safesync.sidecar.host._cpu_model", lambda: "another")
     assert environment()["fingerprint"] != here["fingerprint"]
+
+
+def test_two_measurements_never_share_a_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "LOCK", tmp_path / "lock")
+    told, order = [], []
+
+    def second():
+        with machine_to_oneself(lambda: told.append("waits")):
+            order.append("second")
+
+    with machine_to_oneself(lambda: told.append("first waits")):
+        thread = threading.Thread(target=second)
+        thread.start()
+        while not told:
+            time.sleep(0.01)
+        order.append("first")
+    thread.join(5)
+    assert told == ["waits"]
+    assert order == ["first", "second"]

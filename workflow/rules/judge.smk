@@ -49,7 +49,7 @@ rule score:
         arrivals="results/{run}/arrivals/regime={regime}/seed={seed}/part.parquet",
         threshold="results/{run}/slo/regime={regime}.json",
         script="scripts/score.py",
-        library=library("protocol.scores", "placement"),
+        library=library("protocol.scores", "protocol.provenance", "placement"),
     output:
         scores="results/{run}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet",
     log:
@@ -60,6 +60,7 @@ rule score:
         machine=1,
     params:
         replays=lambda wildcards: replays(*block(wildcards)[0]),
+        measured_with=MEASURED_WITH,
         kind=lambda wildcards: CONFIG.regimes[wildcards.regime].kind,
         role=lambda wildcards: role(wildcards.seed),
         corridor=plain(CONFIG.corridor),

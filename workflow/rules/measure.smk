@@ -14,6 +14,15 @@ def measured(section, *unmeasured):
     }
 
 
+MEASURED_WITH = {
+    "horizon_s": CONFIG.horizon_s,
+    "sidecar": measured(CONFIG.sidecar, "port", "start_timeout_s"),
+    "client": plain(CONFIG.client),
+    "merge": measured(CONFIG.merge, "end_tolerance_s"),
+    "model": CONFIG.model.name,
+}
+
+
 rule measure:
     input:
         arrivals="results/{run}/arrivals/regime={regime}/seed={seed}/part.parquet",
@@ -39,10 +48,10 @@ rule measure:
     params:
         version=MEASUREMENT_VERSION,
         horizon_s=CONFIG.horizon_s,
-        sidecar=measured(CONFIG.sidecar, "port", "start_timeout_s"),
+        sidecar=MEASURED_WITH["sidecar"],
         cores=plain(CONFIG.cores),
         client=plain(CONFIG.client),
-        merge=measured(CONFIG.merge, "end_tolerance_s"),
+        merge=MEASURED_WITH["merge"],
         model=CONFIG.model.name,
     script:
         "../../scripts/measure.py"

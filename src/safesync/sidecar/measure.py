@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from safesync.sidecar.figures import figures
-from safesync.sidecar.host import core_map, environment, git_commit
+from safesync.sidecar.host import core_map, environment, git_commit, machine_to_oneself
 from safesync.sidecar.model import vocabulary_size
 from safesync.sidecar.processes import Broken, Child, Processes
 from safesync.sidecar.server import Server, start_server, wait_healthy, warm_up
@@ -70,7 +70,10 @@ class Measurement:
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir(parents=True)
         try:
-            with Processes(self.scratch) as processes:
+            with (
+                machine_to_oneself(lambda: progress("waiting for another measurement here")),
+                Processes(self.scratch) as processes,
+            ):
                 tables = _Run(self, processes, arrivals, windows, progress).measure()
             self._write(*tables)
         finally:

@@ -1,6 +1,7 @@
 """The sidecar: a vLLM server of its own on a loopback port, or one that already runs."""
 
 import contextlib
+import http.client
 import json
 import os
 import secrets
@@ -135,7 +136,7 @@ def wait_healthy(processes: Processes, server: Server, timeout_s: float) -> floa
     begin = time.monotonic()
     while time.monotonic() - begin < timeout_s:
         processes.check()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, http.client.HTTPException):
             server.get("/health", timeout_s=2)
             return time.monotonic() - begin
         time.sleep(0.25)
@@ -160,7 +161,7 @@ def warm_up(
             except urllib.error.HTTPError as error:
                 said = error.read(300).decode(errors="replace")
                 raise Broken(f"the server refused a warm-up request ({error}): {said}") from error
-            except OSError as error:
+            except (OSError, http.client.HTTPException) as error:
                 processes.check()
                 raise Broken(f"the server did not answer a warm-up request ({error})") from error
             settled = len(medians) >= 2 and abs(medians[-1] / medians[-2] - 1) <= warm["settle"]

@@ -69,16 +69,22 @@ class Telemetry:
             row = _host_row(self._now())
             try:
                 if connection is None:
-                    connection = http.client.HTTPConnection(self._address.netloc, timeout=2)
+                    connection = self._connect()
                 connection.request("GET", "/metrics", headers=self._headers)
                 page = connection.getresponse().read().decode()
                 row.update(parse_metrics(page))
-            except (OSError, http.client.HTTPException):
+            # ValueError: a page that is no Prometheus page leaves a gap, like no page at all
+            except (OSError, http.client.HTTPException, ValueError):
                 connection = None
             self._rows.append(row)
             tick = max(tick + 1, math.ceil(self._now() / PERIOD_S))
         if connection is not None:
             connection.close()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        secure = self._address.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        return kind(self._address.netloc, timeout=2)
 
     def _now(self) -> float:
         return (time.monotonic_ns() - self._t0_ns) / 1e9

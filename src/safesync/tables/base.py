@@ -70,7 +70,9 @@ class Table:
             with pq.ParquetFile(path) as file:
                 table = file.read()
         except (pa.ArrowInvalid, OSError) as error:
-            raise TableError(f"{path}: not a readable Parquet file ({error})") from error
+            raise TableError(
+                f"{path}: not a readable Parquet file ({error}); remove it and run again"
+            ) from error
         raw = (table.schema.metadata or {}).get(_METADATA_KEY)
         if raw is None:
             raise TableError(f"{path}: no safesync metadata; expected a table '{self.name}'")
