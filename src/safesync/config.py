@@ -171,6 +171,14 @@ class CorridorBounds(Section):
         0.0625, gt=0, description="Seconds per inner step: the only clock of schedules."
     )
 
+    @model_validator(mode="after")
+    def _ordered(self):
+        if self.h_min > self.h_max:
+            raise ValueError(
+                f"h_min {self.h_min} exceeds h_max {self.h_max}; expected h_min <= h_max"
+            )
+        return self
+
 
 class Slo(Section):
     """What counts as a violation; a request that did not succeed always does."""
@@ -384,7 +392,13 @@ class Config(Section):
                     f"claims: '{claim}' is not deployable (it says that it sees the future); it "
                     "can be compared with, not claimed"
                 )
+        bounds = self.corridor
         for entry in self.policies:
+            policy = entry.build()
+            try:
+                policy.check(policy.parameters, bounds.h_min, bounds.h_max, bounds.step_s)
+            except Exception as error:
+                raise ValueError(f"policies: '{entry.id}' can never run: {error}") from None
             source = entry.params.get("budget_from")
             if source is not None and (source not in ids or source == entry.id):
                 raise ValueError(

@@ -9,8 +9,10 @@ from safesync.policies import Signals, load_policy
 from safesync.policies.base import Block
 from safesync.policies.replay import decide_schedule
 
+CORRIDOR = Corridor(128, 512, 0.0625, 8.0, 100.0)
 
-def begun(name, corridor=None, islands=2, **parameters):
+
+def begun(name, corridor=CORRIDOR, islands=2, **parameters):
     policy = load_policy(name)
     policy = policy(policy.Parameters(**parameters))
     policy.begin(Block(corridor, islands, np.random.default_rng(0)))

@@ -23,6 +23,7 @@ from safesync.policies.wa_mmpp import filtered, spell_chain
 from safesync.workload.families import Mmpp2
 
 OURS = ["wa_horizon", "wa_mmpp"]
+CORRIDOR = Corridor(128, 512, 0.0625, 8.0, 100.0)
 
 
 def built(name, **parameters):
@@ -88,7 +89,7 @@ class Planted(StoppingPolicy):
 
 def planted(**parameters):
     policy = Planted(StoppingParameters(**parameters))
-    policy.begin(Block(None, 2, np.random.default_rng(0)))
+    policy.begin(Block(CORRIDOR, 2, np.random.default_rng(0)))
     return policy
 
 
@@ -220,7 +221,7 @@ def test_the_filter_learns_rates_and_spells():
         states.append(state)
         counts.append(rng.poisson((0.5, 5.0)[state]))
     policy = built("wa_mmpp", phases=1)
-    policy.begin(Block(None, 2, rng))
+    policy.begin(Block(CORRIDOR, 2, rng))
     right = 0
     for count, truth in zip(counts, states, strict=True):
         policy._learn(count)

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from safesync.placement import Corridor
 from safesync.policies import load_policy
 from safesync.policies.base import Block
 from safesync.policies.replay import decide_schedule
 
+CORRIDOR = Corridor(128, 512, 0.0625, 8.0, 100.0)
 WaDiloco, WaForecast = load_policy("wa_diloco"), load_policy("wa_forecast")
 
 
@@ -61,7 +63,7 @@ def test_bad_parameters_are_refused(policy, bad):
 
 def forecasting(**parameters):
     policy = WaForecast(WaForecast.Parameters(**parameters))
-    policy.begin(Block(corridor=None, islands=2, rng=np.random.default_rng(0)))
+    policy.begin(Block(CORRIDOR, islands=2, rng=np.random.default_rng(0)))
     return policy
 
 

@@ -11,7 +11,7 @@ from safesync.protocol.scores import (
     score,
     violates,
 )
-from safesync.protocol.validity import Limits
+from safesync.protocol.validity import Limits, faults
 from safesync.tables.arrivals import arrivals_sha256
 from safesync.tables.scores import SCORES
 
@@ -191,12 +191,32 @@ def test_rows_must_be_those_of_the_arrivals():
         ({"merges": merges_of(start=1.26)}, "started"),
         ({"merges": merges_of(end=9.26)}, "ended"),
         ({"merges": merges_of(rounds=0)}, "reduced nothing"),
+        (
+            {"requests": requests_of([0.5] * 3, output_tokens=[5, 4, 6])},
+            "2 of 3 answers have another length than asked",
+        ),
+        (
+            {"requests": requests_of([0.5] * 2, output_tokens=[5, None])},
+            "1 of 2 answers have no known length",
+        ),
     ],
 )
 def test_invalid_measurements_say_why(changes, said):
     row = scored(**({"requests": requests_of([0.5])} | changes))
     assert not row["valid"]
     assert said in row["invalid_reason"]
+
+
+def test_only_answers_have_a_length_and_it_is_found_by_request_id():
+    requests = requests_of([0.5] * 3, output_tokens=[7, None, 3], status=["ok", "error", "timeout"])
+    arrivals = arrivals_like(requests).assign(output_tokens=[7, 5, 5])
+    shuffled = requests.iloc[::-1].reset_index(drop=True)
+    shuffled["output_tokens"] = shuffled["output_tokens"].astype("Int32")
+    facts = {"arrivals": arrivals, "arrivals_sha256": "a", "merge_s": 8.0, "limits": LIMITS}
+    manifest = {"arrivals_sha256": "a", "figures": {"loop_lag_p99_s": 0.0, "prefix_hits": 0.0}}
+    assert faults(shuffled, merges_of(), manifest, **facts) == []
+    wrong = faults(shuffled.assign(output_tokens=5), merges_of(), manifest, **facts)
+    assert wrong == ["1 of 1 answers have another length than asked"]
 
 
 def test_a_measurement_at_its_limits_is_valid():

@@ -78,6 +78,27 @@ def test_an_invalid_measurement_is_refused(changes):
     assert "measurement valid" in result["sentence"]
 
 
+def test_an_invalid_calibration_capture_is_refused_on_the_real_tier_of_its_regime():
+    short = {"valid": False, "invalid_reason": "3 of 9 answers have another length than asked"}
+
+    def with_capture(scores, **changes):
+        capture = row("nosync", 99, 0.0, budget=0, role="calibration", **changes)
+        return pd.concat([scores, pd.DataFrame([capture])])
+
+    scores = study(-0.03)
+    result = verdict(with_capture(scores, lateness_p99_s=0.02, **short), given_gates=ALL_PASSED)
+    assert result["verdict"] == "REFUSED"
+    assert result["gates"][0]["figure"] == 0.02
+    assert "1 of 1 calibration capture is invalid" in result["sentence"]
+    assert "nosync draw 0, seed 99: 3 of 9 answers" in result["sentence"]
+    plain = verdict(scores, given_gates=ALL_PASSED)
+    for harmless in ({}, short | {"regime": "steady"}, short | {"tier": "emulator"}):
+        others = judged(with_capture(scores, **harmless), given_gates=ALL_PASSED)
+        assert others["verdicts"] == [plain]
+    emulated = with_capture(scores.assign(tier="emulator"), tier="emulator", **short)
+    assert verdict(emulated, given_gates=ALL_PASSED)["verdict"] == "EARNED"
+
+
 def test_mixed_machines_without_anchors_are_refused():
     result = verdict(study(-0.03, fingerprint="machine-2"))
     assert result["verdict"] == "REFUSED"

@@ -145,3 +145,9 @@ def test_rows_are_in_the_order_of_the_page_and_name_inert_signals(overlap):
     assert even["spacing_mean"] == even["overlap"]
     assert inert_signals(overlap)[0] == {"seed": 0, "inert_signals": "network, checkpoint"}
     assert len(inert_signals(overlap)) == 3
+
+
+def test_a_single_merge_is_named_in_the_singular(overlap):
+    rows = overlap.assign(budget=1)
+    spec = json.dumps([v.layout for v in null_figure(rows, POLICIES, Colours(POLICIES)).variants])
+    assert "<b>1 merge</b>" in spec

@@ -8,6 +8,8 @@ from report.synthetic import HORIZON_S, page, study
 
 from safesync.protocol.verdict import judge
 from safesync.report import tables
+from safesync.report.figures.base import Colours
+from safesync.report.figures.envelope import envelope
 from safesync.report.page import build
 
 EVIL = "<script>alert(1)</script>"
@@ -133,7 +135,7 @@ def test_many_replays_stay_small_and_say_what_was_left_out(tmp_path, monkeypatch
     assert path.stat().st_size < 10e6
     assert "6 of 14 blocks are shown." in text
     assert "12 of 14 blocks are shown." in text
-    assert "more replays are in scores.parquet" in text
+    assert "more replays are in the folder <code>scores/</code>" in text
 
 
 def test_validity_strip_names_the_invalid_replay(tmp_path):
@@ -142,3 +144,115 @@ def test_validity_strip_names_the_invalid_replay(tmp_path):
     path = tmp_path / "index.html"
     page(path, (replays, scores, threshold), claims=["wa_forecast"])
     assert "a merge ended 0.40 s off plan" in path.read_text(encoding="utf-8")
+
+
+def invalid_study(chosen):
+    """Return a study of 2 blocks whose rows that ``chosen`` names are invalid, and its count."""
+    replays, scores, threshold = study(blocks=2, draws=4)
+    wrong = chosen(scores)
+    scores.loc[wrong, ["valid", "invalid_reason"]] = [False, "planted fault"]
+    return replays, scores, threshold
+
+
+def cells(text: str, label: str) -> list[str]:
+    return re.findall(rf'<td data-label="{label}">(.*?)</td>', text, re.S)
+
+
+def test_a_refused_verdict_shows_no_gain(tmp_path):
+    path = tmp_path / "index.html"
+    claims = ["wa_forecast", "wa_diloco"]
+    bad = invalid_study(lambda rows: (rows["policy"] == "wa_forecast") & (rows["seed"] == 23))
+    verdict = page(path, bad, claims=claims)
+    assert [r["verdict"] == "REFUSED" for r in verdict["verdicts"]] == [True, False]
+    assert verdict["verdicts"][0]["gain"] is not None
+    text = path.read_text(encoding="utf-8")
+    for label in ("Gain", "p, after Holm", "Requests saved"):
+        refused, other = cells(text, label)
+        assert refused.strip() == "\u2013"
+        assert re.search(r"\d", other)
+
+
+def captions(text: str) -> dict[str, str]:
+    found = re.findall(r'<figcaption id="figure-1-(\w+)-caption">(.*?)</figcaption>', text, re.S)
+    return dict(found)
+
+
+def test_figures_leave_out_an_invalid_replay_and_say_so(tmp_path):
+    path = tmp_path / "index.html"
+    bad = invalid_study(lambda rows: (rows["policy"] == "wa_forecast") & (rows["seed"] == 23))
+    page(path, bad, claims=["wa_forecast", "wa_diloco"])
+    text = path.read_text(encoding="utf-8")
+    said = captions(text)
+    for name in ("timeline", "windows", "latency", "envelope"):
+        assert "1 replay is left out" in said[name]
+    assert (
+        "left out as refused or resting on invalid replays: wa_forecast." in said["decomposition"]
+    )
+    drawn = figures(text)
+    first, second = (json.dumps(v) for v in drawn["figure-1-timeline"])
+    assert "wa_forecast" not in first
+    assert "wa_forecast" in second
+    envelope = json.dumps(drawn["figure-1-envelope"])
+    assert "wa_forecast, seed 23" not in envelope
+    assert "wa_forecast, seed 24" in envelope
+    assert "No figure of replays draws the 1 that is invalid" in text
+
+
+def test_row_labels_that_stand_twice_leave_out_no_more(tmp_path):
+    replays, scores, threshold = invalid_study(lambda rows: rows.index == 3)
+    path = tmp_path / "index.html"
+    verdict = judge(
+        scores, {}, ["wa_forecast"], thresholds_s={"bursty": 2.0}, horizon_s=100, replay_s=1
+    )
+    build(
+        path,
+        verdict=verdict,
+        scores=scores.set_axis([0] * len(scores)),
+        replays=replays,
+        thresholds={"bursty": threshold},
+        merge_s=8.0,
+        merge_tolerance_s=0.25,
+        config_text="",
+    )
+    assert "1 replay is left out" in captions(path.read_text(encoding="utf-8"))["envelope"]
+
+
+def test_figures_leave_out_a_block_whose_capture_is_invalid(tmp_path):
+    path = tmp_path / "index.html"
+    bad = invalid_study(lambda rows: (rows["policy"] == "nosync") & (rows["seed"] == 23))
+    page(path, bad, claims=["wa_forecast"])
+    text = path.read_text(encoding="utf-8")
+    assert len(figures(text)["figure-1-timeline"]) == 1
+    assert "8 replays are left out" in captions(text)["latency"]
+    assert "figure-1-decomposition" not in figures(text)
+
+
+def test_a_page_whose_replays_are_all_invalid_says_why_it_has_no_figure(tmp_path):
+    path = tmp_path / "index.html"
+    page(path, invalid_study(lambda rows: rows["valid"]), claims=["wa_forecast"])
+    text = path.read_text(encoding="utf-8")
+    assert figures(text) == {}
+    assert "No figure of replays draws the 18 that are invalid" in text
+
+
+def test_words_of_the_page(built):
+    _, text, _ = built
+    own = without_plotly(text)
+    assert "on at least 5 blocks." in own
+    assert "scores.parquet" not in own
+    assert "has not been shown to do more than control its budget" in own
+    assert "and nothing else" not in own
+    assert "probe (calibration seed 11)" in own
+    assert "left out" not in own
+    assert own.count("p in this block") == own.count("conditional on this trace") > 0
+
+
+@pytest.mark.parametrize(
+    ("budgets", "said"), [([1, 1], "1 merge,"), ([4, 4], "4 merges,"), ([4, 5], "4 or 5 merges,")]
+)
+def test_the_envelope_names_budgets(budgets, said):
+    _, scores, _ = study(blocks=2, draws=1)
+    own = scores[scores["policy"] == "wa_forecast"].assign(budget=budgets)
+    figure = envelope(own, "vllm", "bursty", ["wa_forecast"], Colours(["wa_forecast"]))
+    (label,) = figure.variants[0].layout["annotations"]
+    assert label["text"] == f"<b>wa_forecast</b>, {said} no draws of its own"

@@ -140,3 +140,30 @@ def test_a_trace_becomes_lines_of_config(tmp_path, capsys, times, more):
     assert printed[1:3] == ["arrivals:", "  family: mmpp2"]
     rates = [float(word) for word in printed[3].split("[")[1].strip("]").split(",")]
     assert rates[0] < 1 < rates[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "said"),
+    [
+        (None, [], "no such file"),
+        ("", [], "the file is empty"),
+        ("arrival_s\n", [], "mine.csv: .*"),
+        ("arrival_s\n1.0\n", [], "mine.csv: fit_counts needs at least 2 bins"),
+        ("arrival_s\n1.0\n", ["--times"], "mine.csv: fit_times needs at least 2"),
+        ("arrival_s\n1.0\nlate\n", [], "'arrival_s'"),
+        ("when\n1.0\n", [], "no known format"),
+        ("arrival_s\n1.0\n", ["--format", "azur"], "unknown format 'azur'; known: auto, "),
+        ("arrival_s\n1.0\n", ["--bin-s", "0"], "--bin-s must be a number of seconds above 0"),
+        ("arrival_s\n1.0\n", ["--bin-s", "nan"], "found nan"),
+        ("arrival_s\n1.0\n", ["--format", "arrivals_parquet"], "mine.csv"),
+    ],
+)
+def test_a_trace_that_cannot_be_fitted_is_one_sentence(tmp_path, text, more, said):
+    path = tmp_path / "mine.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(SystemExit, match=said) as stopped:
+        main([str(path), *more])
+    # a text as its code: Python prints it on stderr and exits with 1
+    assert stopped.value.code.startswith("python -m safesync.workload.fit: ")
+    assert "\n" not in stopped.value.code

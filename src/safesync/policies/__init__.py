@@ -5,6 +5,7 @@
   editing one policy concerns no other.
 - ``observe``: what a policy can see of a block; ``replay``: the engine that walks a policy through
   a block and enforces the corridor; ``controls``: random schedules of the same budget.
+- ``faults``: sentences for what fails inside a policy.
 - ``causality``: the audit of deployable policies; ``stopping``, ``fairness`` and ``foresight``:
   what several policies share (the stopping rule, the guard against starving learners, the
   experiment on forecast errors).

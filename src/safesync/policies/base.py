@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -55,11 +57,38 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Merge now or not; ``score`` (finite or None) and ``reason`` go into the schedule."""
+    """Merge now or not; ``score`` (finite or None) and ``reason`` go into the schedule.
+
+    Truth values and numbers of numpy become Python's; any other type is a ValueError.
+    """
 
     merge: bool
     score: float | None = None
     reason: str = "policy"
+
+    def __post_init__(self) -> None:
+        """Check the types; quick for the right ones, for there is one per step boundary."""
+        if type(self.merge) is not bool:
+            if not isinstance(self.merge, np.bool_):
+                raise ValueError(_wrong_type("merge", "True or False", self.merge))
+            object.__setattr__(self, "merge", bool(self.merge))
+        if self.score is not None and type(self.score) is not float:
+            if not isinstance(self.score, Real) or isinstance(self.score, bool):
+                raise ValueError(_wrong_type("score", "a number or None", self.score))
+            object.__setattr__(self, "score", float(self.score))
+        if not isinstance(self.reason, str):
+            raise ValueError(_wrong_type("reason", "text", self.reason))
+
+
+def shown(value: object) -> str:
+    """Return ``value`` and its type for an error message, short and on one line."""
+    if value is None:
+        return "None"
+    return f"{' '.join(reprlib.repr(value).split())} ({type(value).__name__})"
+
+
+def _wrong_type(field: str, expected: str, found: object) -> str:
+    return f"a Decision's {field} must be {expected}, found {shown(found)}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +120,9 @@ class Policy(ABC):
     A subclass sets ``name`` (as in configs, and its file's name), ``Parameters`` (a pydantic model
     with extra="forbid"), ``deployable`` (sees the past only; oracles and random controls say
     False), and a docstring with its source. An instance may be less deployable than its class: ask
-    the instance.
+    the instance. It defines ``decide``; ``begin`` if it needs to know its block or keeps state
+    (calling ``super().begin(block)``); and ``check`` if some of its parameters can never run in
+    some corridor, so that a config is refused before anything is measured.
     """
 
     name: ClassVar[str]
@@ -111,8 +142,19 @@ class Policy(ABC):
                 f"{type(self.parameters).__qualname__}"
             )
 
-    def begin(self, block: Block) -> None:  # noqa: B027  (most policies need nothing here)
+    @classmethod  # noqa: B027  (most policies run in every corridor)
+    def check(cls, parameters: BaseModel, h_min: int, h_max: int, step_s: float) -> None:
+        """Refuse ``parameters`` that can never run in this corridor, whatever the block.
+
+        ValueError, in one sentence that names the policy and the parameter; by default nothing is
+        refused. A config is checked so, and ``begin`` does it again. ``parameters`` is an instance
+        of ``Parameters``; ``h_min`` and ``h_max`` count inner steps of ``step_s`` seconds.
+        """
+
+    def begin(self, block: Block) -> None:
         """Learn the block; called once before the first decision. ValueError when it can't run."""
+        corridor = block.corridor
+        self.check(self.parameters, corridor.h_min, corridor.h_max, corridor.step_s)
 
     @abstractmethod
     def decide(self, observation: Observation) -> Decision:

@@ -96,8 +96,8 @@ class Audit:
         }
 
 
-class _PastTheCut(Exception):
-    """Ends a run whose further decisions are of no interest."""
+class _PastTheCut(BaseException):
+    """Ends a run whose further decisions are of no interest; no Exception, so no policy's fault."""
 
 
 def audit(
@@ -174,9 +174,9 @@ def _run(
         if seen.now_s > until_s:
             raise _PastTheCut
         decision = decide(seen)
-        calls.append(
-            Call(seen.now_s, seen.step, seen.gap, decision.merge, decision.score, decision.reason)
-        )
+        if isinstance(decision, Decision):  # the engine refuses anything else
+            answer = decision.merge, decision.score, decision.reason
+            calls.append(Call(seen.now_s, seen.step, seen.gap, *answer))
         return decision
 
     policy.decide = record

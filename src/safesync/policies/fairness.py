@@ -2,7 +2,6 @@
 
 from pydantic import Field
 
-from safesync.placement import Corridor
 from safesync.policies.base import Observation
 
 REASON = "fairness"
@@ -20,15 +19,15 @@ def max_staleness_field() -> float | None:
     )
 
 
-def check_bound(name: str, max_staleness_s: float | None, corridor: Corridor) -> None:
-    """Raise ValueError when policy ``name`` can't keep the bound inside ``corridor``."""
+def check_bound(name: str, max_staleness_s: float | None, h_min: int, step_s: float) -> None:
+    """Raise ValueError when ``h_min`` steps last longer than the bound of policy ``name``."""
     if max_staleness_s is None:
         return
-    tightest_s = corridor.h_min * corridor.step_s
+    tightest_s = h_min * step_s
     if max_staleness_s < tightest_s - _ROUNDING_S:
         raise ValueError(
             f"{name}: max_staleness_s = {max_staleness_s:g} s can't be kept; h_min = "
-            f"{corridor.h_min} steps of {corridor.step_s:g} s last {tightest_s:g} s"
+            f"{h_min} steps of {step_s:g} s last {tightest_s:g} s"
         )
 
 

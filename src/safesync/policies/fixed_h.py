@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from safesync.policies.base import Block, Decision, Observation, Policy
+from safesync.policies.base import Decision, Observation, Policy
 
 
 class Parameters(BaseModel):
@@ -26,12 +26,12 @@ class FixedH(Policy):
     name: ClassVar[str] = "fixed_h"
     Parameters: ClassVar[type[BaseModel]] = Parameters
 
-    def begin(self, block: Block) -> None:
+    @classmethod
+    def check(cls, parameters: Parameters, h_min: int, h_max: int, step_s: float) -> None:
         """Refuse a period outside the corridor."""
-        h_min, h_max = block.corridor.h_min, block.corridor.h_max
-        if not h_min <= self.parameters.h <= h_max:
+        if not h_min <= parameters.h <= h_max:
             raise ValueError(
-                f"fixed_h: h = {self.parameters.h} lies outside the corridor {h_min}..{h_max}"
+                f"fixed_h: h = {parameters.h} lies outside the corridor {h_min}..{h_max}"
             )
 
     def decide(self, observation: Observation) -> Decision:

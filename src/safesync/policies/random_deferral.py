@@ -39,11 +39,16 @@ class RandomDeferral(Policy):
         "It is no matched-random placement."
     )
 
-    def begin(self, block: Block) -> None:
+    @classmethod
+    def check(cls, parameters: Parameters, h_min: int, h_max: int, step_s: float) -> None:
         """Refuse a mean gap below the corridor."""
+        if parameters.h < h_min:
+            raise ValueError(f"random_deferral: h = {parameters.h} lies below h_min = {h_min}")
+
+    def begin(self, block: Block) -> None:
+        """Fix the chance of a yes."""
+        super().begin(block)
         h, h_min = self.parameters.h, block.corridor.h_min
-        if h < h_min:
-            raise ValueError(f"random_deferral: h = {h} lies below h_min = {h_min}")
         self._rng, self._yes, self._islands = block.rng, 1 / (h - h_min + 1), block.islands
 
     def decide(self, observation: Observation) -> Decision:

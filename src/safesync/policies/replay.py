@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from safesync.placement import Corridor
-from safesync.policies import fairness
-from safesync.policies.base import Block, Decision, Policy
+from safesync.policies import fairness, faults
+from safesync.policies.base import Block, Decision, Observation, Policy
 from safesync.policies.observe import ObservedTrace
 from safesync.policies.schedule import budget_warnings, schedule_facts, schedule_rows
 from safesync.workload.streams import stream
@@ -40,8 +40,9 @@ def decide_schedule(
     (JSON-serialisable): those of ``schedule_facts`` and ``policy``, ``parameters``, ``deployable``,
     ``regime``, ``seed``, ``forced_share``, ``inert_signals`` and ``warnings`` (sentences).
 
-    Raises ValueError when the policy refuses the block, a signal is missing, or a score is not
-    finite; RuntimeError when the schedule is not feasible (a defect here).
+    Raises ValueError when the policy refuses the block, its own code fails or answers no Decision
+    (with the place in its file), a signal is missing, or a score is not finite; RuntimeError when
+    the schedule is not feasible (a defect here).
     """
     if policy.merges:
         if trace is None:
@@ -92,15 +93,19 @@ def _walk(
     seed: int,
     reference: pd.DataFrame | None,
 ) -> tuple[np.ndarray, list[Decision]]:
-    policy.begin(
-        Block(
-            corridor=corridor,
-            islands=trace.islands,
-            rng=stream("policy", policy.name, regime, seed),
-            trace=None if policy.deployable else trace,
-            reference=None if policy.deployable else reference,
-        )
+    block = Block(
+        corridor=corridor,
+        islands=trace.islands,
+        rng=stream("policy", policy.name, regime, seed),
+        trace=None if policy.deployable else trace,
+        reference=None if policy.deployable else reference,
     )
+    try:
+        policy.begin(block)
+    except (Exception, SystemExit) as error:
+        if faults.on_purpose(policy, error):
+            raise
+        raise ValueError(faults.failure(policy, "begin", "", error)) from error
     gaps: list[int] = []
     decisions: list[Decision] = []
     while (merge := _next_merge(policy, corridor, trace, gaps)) is not None:
@@ -118,7 +123,7 @@ def _next_merge(
     paused = len(gaps) * grid.pause
     left = grid.last_start - paused - done
     for gap in range(corridor.h_min, min(corridor.h_max, left) + 1):
-        decision = policy.decide(trace.observe(corridor, done, gap, len(gaps)))
+        decision = _decision(policy, trace.observe(corridor, done, gap, len(gaps)))
         if decision.score is not None and not math.isfinite(decision.score):
             raise ValueError(
                 f"{policy.name}: score {decision.score} at step {done + gap} is not finite"
@@ -128,3 +133,17 @@ def _next_merge(
         if gap == corridor.h_max:
             return gap, Decision(merge=True, score=decision.score, reason=FORCED)
     return None
+
+
+def _decision(policy: Policy, observation: Observation) -> Decision:
+    """Ask ``policy``; whatever fails in its own code is a ValueError that says where."""
+    try:
+        decision = policy.decide(observation)
+    except (Exception, SystemExit) as error:
+        if faults.on_purpose(policy, error):
+            raise
+        when = f" at {observation.now_s:g} s"
+        raise ValueError(faults.failure(policy, "decide", when, error)) from error
+    if not isinstance(decision, Decision):
+        raise ValueError(faults.no_decision(policy, f" at {observation.now_s:g} s", decision))
+    return decision

@@ -156,9 +156,14 @@ class StoppingPolicy(Policy):
         super().__init__(parameters)
         self.deployable = self.parameters.forecast_error is None
 
+    @classmethod
+    def check(cls, parameters: StoppingParameters, h_min: int, h_max: int, step_s: float) -> None:
+        """Refuse a fairness bound that the corridor can't keep."""
+        fairness.check_bound(cls.name, parameters.max_staleness_s, h_min, step_s)
+
     def begin(self, block: Block) -> None:
         """Start without knowledge of the load."""
-        fairness.check_bound(self.name, self.parameters.max_staleness_s, block.corridor)
+        super().begin(block)
         self._foresight = Foresight(block, self.parameters.forecast_error)
         self._seconds = 0
         self._arrived = 0

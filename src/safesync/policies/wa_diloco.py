@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from safesync.policies import fairness
-from safesync.policies.base import Block, Decision, Observation, Policy
+from safesync.policies.base import Decision, Observation, Policy
 
 _STUDY = "Source: the published study"
 
@@ -93,9 +93,10 @@ class WaDiloco(Policy):
     name: ClassVar[str] = "wa_diloco"
     Parameters: ClassVar[type[BaseModel]] = Parameters
 
-    def begin(self, block: Block) -> None:
+    @classmethod
+    def check(cls, parameters: Parameters, h_min: int, h_max: int, step_s: float) -> None:
         """Refuse a fairness bound that the corridor can't keep."""
-        fairness.check_bound(self.name, self.parameters.max_staleness_s, block.corridor)
+        fairness.check_bound(cls.name, parameters.max_staleness_s, h_min, step_s)
 
     def decide(self, observation: Observation) -> Decision:
         """Compare the score with the threshold, unless a learner would starve."""

@@ -48,7 +48,7 @@ class Study:
 
     ``judged``: SCORES rows of role judge; ``overlap``: OVERLAP rows of it. ``thresholds_s``:
     regime -> SLO threshold, seconds. ``horizon_s``: length of a trace. ``replay_s``: wall time of
-    one replay, seconds.
+    one replay, seconds. ``calibration``: SCORES rows of the calibration captures without merges.
     """
 
     judged: pd.DataFrame
@@ -58,6 +58,7 @@ class Study:
     horizon_s: float
     replay_s: float
     baselines: tuple[str, ...]
+    calibration: pd.DataFrame
 
 
 @dataclass(frozen=True, eq=False)

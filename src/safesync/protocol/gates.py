@@ -98,13 +98,19 @@ def matched_spacing(p_adjusted: float, gain: float, *, smallest_p: float, alpha:
 
 
 def measurement_valid(
-    blocks: Sequence[Block], *, lateness_limit_s: float, loop_lag_limit_s: float
+    blocks: Sequence[Block],
+    *,
+    lateness_limit_s: float,
+    loop_lag_limit_s: float,
+    calibration: pd.DataFrame | None = None,
 ) -> Gate:
     """Gate 1: every replay behind the verdict was measured within its limits.
 
     Figure: the worst client lateness p99, seconds. Replays that the measurement itself marked
     invalid fail; so do lateness or loop lag above the limits. Outside the real tier there is no
-    client to be late, so only ``valid`` counts.
+    client to be late, so only ``valid`` counts. ``calibration``: the regime's calibration captures
+    without merges (SCORES rows of the tier), which an automatic SLO threshold rests on; an invalid
+    one fails the real tier.
     """
     name = "measurement valid"
     rows = _replays(blocks)
@@ -119,7 +125,21 @@ def measurement_valid(
             lateness_limit_s,
             f"{len(invalid)} of {len(rows)} replays are invalid; {_which(first)}: {reason}",
         )
-    if not (rows["tier"] == REAL_TIER).all():
+    real = bool((rows["tier"] == REAL_TIER).all())
+    captures = rows.iloc[:0] if calibration is None or not real else calibration
+    invalid = captures[~captures["valid"].astype(bool)]
+    if len(invalid):
+        first = invalid.iloc[0]
+        return Gate(
+            name,
+            False,
+            _finite(captures["lateness_p99_s"].max()),
+            lateness_limit_s,
+            f"{len(invalid)} of {count(len(captures), 'calibration capture')} "
+            f"{'is' if len(captures) == 1 else 'are'} invalid, and the objective may rest on it; "
+            f"{_which(first)}: {first['invalid_reason'] or 'no reason was recorded'}",
+        )
+    if not real:
         return Gate(name, True, None, None, "Computed, not measured: no client to be late.")
     for column, what, limit in (
         ("lateness_p99_s", "client lateness p99", lateness_limit_s),
@@ -187,7 +207,9 @@ def same_fingerprint(blocks: Sequence[Block], *, noise: float) -> Gate:
             f"nosync anchors of one block differ by {worst * 100:.2f} points, more than the noise "
             f"of {noise * 100:.2f}.",
         )
-    said = f"anchors agree in {mixed} mixed blocks" if mixed else "one fingerprint per block"
+    said = (
+        f"anchors agree in {count(mixed, 'mixed block')}" if mixed else "one fingerprint per block"
+    )
     return Gate(name, True, worst, noise, f"{said[0].upper()}{said[1:]}.")
 
 
@@ -244,7 +266,8 @@ def budget_match(blocks: Sequence[Block], *, tolerance: float) -> Gate:
                 False,
                 None,
                 tolerance,
-                f"Block {block.seed}: the policy made {budget} merges, its control {others}.",
+                f"Block {block.seed}: the policy made {count(budget, 'merge')}, its control "
+                f"{others}.",
             )
         if block.draws.empty:
             return not_available(name, f"Block {block.seed} has no matched-random draw.")
@@ -296,7 +319,7 @@ def resolution(blocks: int, smallest_p: float, *, level: float, min_blocks: int)
         smallest_p,
         level,
         f"{count(blocks, 'block')}: smallest attainable p {smallest_p:.3g}, needed {level:.3g} "
-        f"and {min_blocks} blocks.",
+        f"and {count(min_blocks, 'block')}.",
         refuses=False,
     )
 

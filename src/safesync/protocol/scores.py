@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from safesync.protocol.gates import count
 from safesync.protocol.percentiles import percentile
 from safesync.protocol.validity import Limits, faults, lateness_s
 from safesync.tables.arrivals import arrivals_sha256
@@ -61,14 +62,21 @@ def score(
     _check_rows(requests, arrivals)
     if len(schedule_draw) != identity["budget"]:
         raise ScoreError(
-            f"budget {identity['budget']} differs from the {len(schedule_draw)} merges scheduled"
+            f"budget {identity['budget']} differs from the "
+            f"{count(len(schedule_draw), 'merge')} scheduled"
         )
 
     trace = arrivals_sha256(arrivals)
     wrong = []
     if limits is not None:
         wrong = faults(
-            requests, merges, manifest, arrivals_sha256=trace, merge_s=merge_s, limits=limits
+            requests,
+            merges,
+            manifest,
+            arrivals=arrivals,
+            arrivals_sha256=trace,
+            merge_s=merge_s,
+            limits=limits,
         )
     succeeded = requests["status"].to_numpy() == "ok"
     violating = violates(requests, slo_metric, threshold_s)

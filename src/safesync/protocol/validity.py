@@ -27,6 +27,7 @@ def faults(
     merges: pd.DataFrame,
     manifest: Mapping,
     *,
+    arrivals: pd.DataFrame,
     arrivals_sha256: str,
     merge_s: float,
     limits: Limits,
@@ -34,7 +35,8 @@ def faults(
     """Return what makes the replay invalid, a sentence each; empty when it is valid.
 
     ``manifest``: of the measurement, with ``arrivals_sha256`` and ``figures`` (``loop_lag_p99_s``
-    in seconds, ``prefix_hits``; null: the server does not tell). A figure at its limit is valid.
+    in seconds, ``prefix_hits``; null: the server does not tell). ``arrivals``: the block's, which
+    ask every answer's length; ``arrivals_sha256``: their hash. A figure at its limit is valid.
     """
     figures = manifest["figures"]
     found = []
@@ -56,8 +58,24 @@ def faults(
         found.append(f"{len(idle)} of {len(merges)} merges reduced nothing")
     if figures.get("prefix_hits"):
         found.append(f"the server reused {figures['prefix_hits']:g} cached prompt tokens")
+    found += _length_faults(requests, arrivals)
     if manifest["arrivals_sha256"] != arrivals_sha256:
         found.append("it was measured on other arrivals than the block's")
+    return found
+
+
+def _length_faults(requests: pd.DataFrame, arrivals: pd.DataFrame) -> list[str]:
+    """Return what is wrong with the answers' lengths; only requests that succeeded have one."""
+    answers = requests[requests["status"] == "ok"]
+    asked = answers["request_id"].map(arrivals.set_index("request_id")["output_tokens"])
+    given = answers["output_tokens"]
+    other = int((given.notna() & asked.notna() & (given != asked)).sum())
+    unknown = int(given.isna().sum())
+    found = []
+    if other:
+        found.append(f"{other} of {len(answers)} answers have another length than asked")
+    if unknown:
+        found.append(f"{unknown} of {len(answers)} answers have no known length")
     return found
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from safesync.protocol import document as doc
 from safesync.protocol import gates as g
-from safesync.protocol.blocks import NOT_POLICIES, check_unique
+from safesync.protocol.blocks import NOSYNC, NOT_POLICIES, check_unique
 from safesync.protocol.evidence import (
     TIERS,
     Case,
@@ -49,7 +49,9 @@ def judge(
 ) -> dict:
     """Return the verdict document (``document.VerdictDocument`` as plain JSON values).
 
-    ``scores``: rows of SCORES; only those with role ``judge`` are evidence. ``protocol``: values
+    ``scores``: rows of SCORES; only those with role ``judge`` are evidence, and an invalid
+    calibration capture without merges fails the gate "measurement valid" of its regime on the real
+    tier. ``protocol``: values
     of ``Rules``. ``claims``: policy ids declared before any run; each is tested in every regime
     of every tier, and Holm's family is all of those of one tier. ``thresholds_s``: regime -> SLO
     threshold, seconds (the lateness limit is a share of it). ``horizon_s``: length of a trace.
@@ -78,7 +80,16 @@ def judge(
     without = sorted(set(judged["regime"]) - set(thresholds_s))
     if without:
         raise ValueError(f"no SLO threshold for regime {without}")
-    study = Study(judged, counted, rules, dict(thresholds_s), horizon_s, replay_s, tuple(baselines))
+    study = Study(
+        judged,
+        counted,
+        rules,
+        dict(thresholds_s),
+        horizon_s,
+        replay_s,
+        tuple(baselines),
+        calibration=scores[(scores["role"] == "calibration") & (scores["policy"] == NOSYNC)],
+    )
 
     verdicts, family = [], {}
     for tier in [tier for tier in TIERS if any(tier == t for t, _ in pairs)]:
@@ -223,11 +234,14 @@ def _gates(
     if case.tier == g.OVERLAP_TIER:
         found += [*g.without_replays(), g.exact_budget(len(blocks))] if blocks else []
     elif blocks:
+        captures = study.calibration
+        mine = (captures["tier"] == case.tier) & (captures["regime"] == case.regime)
         found += [
             g.measurement_valid(
                 blocks,
                 lateness_limit_s=rules.lateness_limit * study.thresholds_s[case.regime],
                 loop_lag_limit_s=rules.loop_lag_limit_s,
+                calibration=captures[mine],
             ),
             g.same_fingerprint(blocks, noise=rules.anchor_noise),
             g.load_match(blocks),
@@ -327,7 +341,7 @@ def _undecided(
     if not resolved:
         return (
             f"{design}: smallest attainable p = {claim.smallest:.2g}, INCONCLUSIVE; "
-            f"{settle.blocks} blocks would allow {settle.smallest_p:.2g}."
+            f"{g.count(settle.blocks, 'block')} would allow {settle.smallest_p:.2g}."
         )
     if claim.p_holm <= rules.alpha:
         why = f"less than the {rules.min_gain * 100:g} points that a claim needs"

@@ -10,9 +10,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from safesync.protocol.blocks import NOT_POLICIES
+from safesync.protocol.blocks import CONTROL, NOSYNC, NOT_POLICIES
 from safesync.protocol.evidence import TIERS
-from safesync.protocol.gates import OVERLAP_TIER
+from safesync.protocol.gates import OVERLAP_TIER, count
 from safesync.report import tables
 from safesync.report.figures.base import Colours, Figure
 from safesync.report.figures.decomposition import decomposition
@@ -25,6 +25,8 @@ from safesync.report.figures.windows import windows_figure
 from safesync.report.replay import Replay, captures
 from safesync.report.wording import FILTERS
 from safesync.tables.overlap import OVERLAP
+
+_REPLAY = ("tier", "regime", "seed", "role", "policy", "draw", "budget")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Section:
     rows_left_out: int
     validity: dict
     costs: list[dict]
+    set_aside: int
     figures: list[Figure]
     overlap: list[dict]
     inert: list[dict]
@@ -79,6 +82,7 @@ def build(
     verdicts rest on; None for a run without that tier.
     """
     path = Path(path)
+    scores = scores.reset_index(drop=True)  # rows of several files may share their labels
     overlap = OVERLAP.empty() if overlap is None else overlap
     policies = _policies(verdict, [*scores["policy"], *overlap["policy"]])
     study = _Study(
@@ -151,6 +155,7 @@ def _section(
     tiers = {replay.tier for replay in replays} or set(scores["tier"])
     tier = next(tier for tier in TIERS if tier in tiers)
     here = [replay for replay in replays if replay.tier == tier]
+    aside = tables.set_aside(scores)
     rows, left_out = tables.replay_rows(scores, study.policies)
     protocol = study.verdict["protocol"]
     return Section(
@@ -170,42 +175,67 @@ def _section(
         ),
         costs=tables.merge_costs(here, study.policies),
         figures=[
-            *_trace_figures(study, here, threshold),
-            *_score_figures(study, regime, scores[scores["role"] == "judge"]),
+            *_trace_figures(study, here, threshold, aside),
+            *_score_figures(study, regime, scores[scores["role"] == "judge"], aside),
         ],
+        set_aside=len(aside),
         overlap=tables.overlap_rows(overlap, study.policies),
         inert=tables.inert_signals(overlap),
         overlap_figures=_overlap_figures(study, regime, overlap),
     )
 
 
-def _trace_figures(study: _Study, replays: Sequence[Replay], threshold: Mapping) -> list[Figure]:
+def _trace_figures(
+    study: _Study, found: Sequence[Replay], threshold: Mapping, aside: pd.DataFrame
+) -> list[Figure]:
     """Return the figures that need requests and merges, from replays of one (tier, regime)."""
+    without = set(aside[list(_REPLAY)].itertuples(index=False, name=None))
+    replays = [r for r in found if tuple(getattr(r, name) for name in _REPLAY) not in without]
     judged = [replay for replay in replays if replay.role == "judge"]
+    judged_out = sum(replay.role == "judge" for replay in found) - len(judged)
     nosync = {seed: replay for (_, _, seed), replay in captures(replays).items()}
     slo = {"metric": threshold["metric"], "threshold_s": threshold["threshold_s"]}
     look = (study.policies, study.colours)
     drawn = [
-        timeline(judged, nosync, *look, merge_s=study.merge_s, **slo),
-        windows_figure(replays, nosync, *look, merge_s=study.merge_s, **slo),
-        latency_cdf(judged, *look, **slo),
+        (timeline(judged, nosync, *look, merge_s=study.merge_s, **slo), judged_out),
+        (
+            windows_figure(replays, nosync, *look, merge_s=study.merge_s, **slo),
+            len(found) - len(replays),
+        ),
+        (latency_cdf(judged, *look, **slo), judged_out),
     ]
-    return [figure for figure in drawn if figure]
+    return [_noted(figure, _left_out(number)) for figure, number in drawn if figure]
 
 
-def _score_figures(study: _Study, regime: str, scores: pd.DataFrame) -> list[Figure]:
+def _left_out(number: int) -> list[str]:
+    """Return the note on the replays that a figure leaves out; no note on none."""
+    verb = "is" if number == 1 else "are"
+    why = "invalid, or of a block with an invalid capture"
+    return [f"{count(number, 'replay')} {verb} left out: {why}."] if number else []
+
+
+def _noted(figure: Figure, notes: Sequence[str]) -> Figure:
+    return replace(figure, notes=[*figure.notes, *notes])
+
+
+def _score_figures(
+    study: _Study, regime: str, scores: pd.DataFrame, aside: pd.DataFrame
+) -> list[Figure]:
     """Return the figures that scores and verdicts suffice for, a variant per tier."""
     envelopes, decompositions = [], []
     for tier in [tier for tier in TIERS if tier in set(scores["tier"])]:
-        envelopes.append((tier, envelope(scores, tier, regime, study.policies, study.colours)))
-        decompositions.append((tier, _decomposition(study, regime, tier)))
+        out = scores.index.intersection(aside.index[aside["tier"] == tier])
+        strip = envelope(scores.drop(out), tier, regime, study.policies, study.colours)
+        notes = [f"{tier}: {note}" for note in _left_out(len(out))]
+        envelopes.append((tier, strip and _noted(strip, notes)))
+        decompositions.append((tier, _decomposition(study, regime, tier, scores.loc[out])))
     return [figure for figure in map(_by_tier, (envelopes, decompositions)) if figure]
 
 
 def _overlap_figures(study: _Study, regime: str, overlap: pd.DataFrame) -> list[Figure]:
     """Return the figures of the overlap tier, from judge rows of OVERLAP of one regime."""
     look = (study.policies, study.colours)
-    split = _decomposition(study, regime, OVERLAP_TIER)
+    split = _decomposition(study, regime, OVERLAP_TIER, None)
     drawn = [
         null_figure(overlap, *look),
         forecast_figure(overlap, *look),
@@ -214,10 +244,36 @@ def _overlap_figures(study: _Study, regime: str, overlap: pd.DataFrame) -> list[
     return [figure for figure in drawn if figure]
 
 
-def _decomposition(study: _Study, regime: str, tier: str) -> Figure | None:
+def _decomposition(
+    study: _Study, regime: str, tier: str, aside: pd.DataFrame | None
+) -> Figure | None:
+    """Return the split of the effects that stand; ``aside``: the tier's rows that do not count."""
     results = [*study.verdict["verdicts"], *study.verdict["described"]]
-    here = [r for r in results if r["regime"] == regime and r["tier"] == tier]
-    return decomposition(here, study.colours)
+    here = [
+        r for r in results if r["regime"] == regime and r["tier"] == tier and r["decomposition"]
+    ]
+    kept = [r for r in here if r["verdict"] != "REFUSED" and not _rests_on(r, aside)]
+    figure = decomposition(kept, study.colours)
+    left = [r["policy"] for r in here if r not in kept]
+    if figure is None or not left:
+        return figure
+    return _noted(
+        figure, [f"{tier}: left out as refused or resting on invalid replays: {', '.join(left)}."]
+    )
+
+
+def _rests_on(result: Mapping, rows: pd.DataFrame | None) -> bool:
+    """Return whether the effect of ``result`` was computed from any of ``rows``."""
+    if rows is None or rows.empty:
+        return False
+    baselines = {part["baseline"] for part in result["decomposition"]}
+    rests = False
+    for block in result["blocks"]:
+        of = rows[rows["seed"] == block["seed"]]
+        draws = (of["policy"] == CONTROL) & (of["budget"] == block["budget"])
+        others = of["policy"].isin({result["policy"], NOSYNC, *baselines})
+        rests = rests or bool((draws | others).any())
+    return rests
 
 
 def _by_tier(figures: Sequence[tuple[str, Figure | None]]) -> Figure | None:

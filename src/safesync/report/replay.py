@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from safesync.protocol.blocks import CONTROL, NOSYNC
+from safesync.protocol.blocks import CONTROL, NOSYNC, PROBE
+from safesync.protocol.gates import count
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,10 @@ class Replay:
 
     @property
     def group(self) -> str:
-        """The name under which replays are pooled: the policy, of controls with their budget."""
-        return f"{self.policy} ({self.budget} merges)" if self.is_control else self.policy
+        """The name under which replays are pooled: controls by budget, probes by role and seed."""
+        if self.policy == PROBE:
+            return f"{self.policy} ({self.role} seed {self.seed})"
+        return f"{self.policy} ({count(self.budget, 'merge')})" if self.is_control else self.policy
 
 
 def captures(replays: Iterable[Replay]) -> dict[tuple[str, str, int], Replay]:

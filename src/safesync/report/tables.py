@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from safesync.protocol.blocks import NOSYNC
 from safesync.protocol.validity import merge_errors_s
 from safesync.report.figures.base import order
 from safesync.report.replay import Replay
@@ -108,6 +109,21 @@ def merge_costs(replays: Sequence[Replay], policies: Sequence[str]) -> list[dict
             }
         )
     return rows
+
+
+def set_aside(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that no figure draws: invalid, or of a block with an invalid capture.
+
+    ``scores``: of one regime. A block's capture is the first draw of nosync.
+    """
+    valid = scores["valid"].astype(bool)
+    captures = scores[scores["policy"] == NOSYNC].sort_values("draw")
+    first = captures.drop_duplicates(["tier", "seed"])
+    bad = first[~first["valid"].astype(bool)]
+    blocks = set(zip(bad["tier"], bad["seed"], strict=True))
+    places = zip(scores["tier"], scores["seed"], strict=True)
+    inside = np.array([place in blocks for place in places], dtype=bool)
+    return scores[~valid | inside]
 
 
 def replay_rows(scores: pd.DataFrame, policies: Sequence[str]) -> tuple[list[dict], int]:

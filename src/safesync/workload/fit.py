@@ -4,6 +4,7 @@
 """
 
 import argparse
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import gammaln, xlogy
 
 from safesync.workload.families.mmpp2 import Mmpp2
-from safesync.workload.importers.reading import TraceFile
+from safesync.workload.importers.reading import FORMATS, TraceFile
 
 # starts of the search: the quiet and the busy rate over the mean, and the stays over the mean stay
 _STARTS = [(quiet, busy, stay) for quiet, busy in ((0.05, 3), (0.5, 1.6)) for stay in (0.2, 1, 5)]
@@ -165,24 +166,41 @@ def _best(
     return Mmpp2Fit(family, -float(best.fun), poisson)
 
 
+def _fit_file(path: str, name: str, bin_s: float | None) -> Mmpp2Fit:
+    """Return the fit of a trace's counts in bins of ``bin_s``; None: of its exact stamps."""
+    if name != "auto" and name not in FORMATS:
+        raise ValueError(f"unknown format '{name}'; known: auto, {', '.join(FORMATS)}")
+    if bin_s is not None and not 0 < bin_s < math.inf:
+        raise ValueError(f"--bin-s must be a number of seconds above 0, found {bin_s:g}")
+    rows = list(TraceFile(path, name).rows())
+    if not rows:
+        raise ValueError(f"{path}: no request to fit")
+    times, span_s = np.sort(np.concatenate([some.arrival_s for some in rows])), rows[-1].last_s
+    try:
+        if bin_s is None:
+            return fit_times(times[times < span_s], span_s)
+        bins = int(span_s / bin_s)
+        inside = times[times < bins * bin_s]
+        return fit_counts(np.bincount((inside / bin_s).astype(np.int64), minlength=bins), bin_s)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Print the MMPP-2 of a trace as the lines that a config wants."""
+    """Print the MMPP-2 of a trace as the lines that a config wants.
+
+    Exits with status 1 and one sentence when the trace can't be fitted.
+    """
     parser = argparse.ArgumentParser(prog="python -m safesync.workload.fit")
     parser.add_argument("trace", help="the trace's file")
     parser.add_argument("--format", default="auto", help="its format (auto: told by its header)")
     parser.add_argument("--bin-s", type=float, default=1.0, help="fit counts in bins so long, s")
     parser.add_argument("--times", action="store_true", help="fit exact stamps instead of counts")
     chosen = parser.parse_args(arguments)
-    rows = list(TraceFile(chosen.trace, chosen.format).rows())
-    times, span_s = np.sort(np.concatenate([some.arrival_s for some in rows])), rows[-1].last_s
-    if chosen.times:
-        fit = fit_times(times[times < span_s], span_s)
-    else:
-        bins = int(span_s / chosen.bin_s)
-        inside = times[times < bins * chosen.bin_s]
-        fit = fit_counts(
-            np.bincount((inside / chosen.bin_s).astype(np.int64), minlength=bins), chosen.bin_s
-        )
+    try:
+        fit = _fit_file(chosen.trace, chosen.format, None if chosen.times else chosen.bin_s)
+    except (ValueError, OSError) as error:
+        raise SystemExit(f"{parser.prog}: {' '.join(str(error).split())}") from None
     (quiet_rps, busy_rps), (quiet_s, busy_s) = fit.family.rates_rps, fit.family.mean_sojourn_s
     print(
         f"# log-likelihood {fit.log_likelihood:.1f}; Poisson {fit.poisson_log_likelihood:.1f}\n"

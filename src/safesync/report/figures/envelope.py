@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from safesync.protocol.blocks import NOT_POLICIES, collect
+from safesync.protocol.gates import count
 from safesync.report.figures.base import (
     Colours,
     Figure,
@@ -36,9 +37,9 @@ def envelope(
             continue
         y -= _HEAD_PX / _ROW_PX
         budgets = sorted({int(block.policy["budget"]) for block in blocks})
-        said = " or ".join(map(str, budgets))
+        said = " or ".join([*map(str, budgets[:-1]), count(budgets[-1], "merge")])
         without = "" if any(len(b.draws) for b in blocks) else ", no draws of its own"
-        labels.append(row_label(f"<b>{plain(policy)}</b>, {said} merges{without}", y + 0.55, 0))
+        labels.append(row_label(f"<b>{plain(policy)}</b>, {said}{without}", y + 0.55, 0))
         if len(blocks) > MAX_BLOCKS:
             notes.append(f"{policy}: {MAX_BLOCKS} of {len(blocks)} blocks are shown.")
         for block in blocks[:MAX_BLOCKS]:
@@ -75,7 +76,8 @@ def envelope(
         caption=(
             "Open circles: random placements of the same number of merges, in the same corridor, "
             "on the same arrivals; the bar is their mean. Filled mark: the policy. Left is better. "
-            "A policy inside its envelope has controlled its budget and nothing else."
+            "A policy inside its envelope "
+            "has not been shown to do more than control its budget."
         ),
         alt=(
             f"Strip of excess violation rates for {len(labels)} policies, a row per block, each "

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from safesync.protocol.gates import count
 from safesync.report.figures.base import (
     Colours,
     Figure,
@@ -56,8 +57,9 @@ def null_figure(rows: pd.DataFrame, policies: Sequence[str], colours: Colours) -
             "can beat. Left is better."
         ),
         alt=(
-            f"Distributions of overlapped requests by number of merges in {len(seeds)} blocks, "
-            f"with the optimum and {rows['policy'].nunique()} policies marked on them."
+            "Distributions of overlapped requests by number of merges in "
+            f"{count(len(seeds), 'block')}, with the optimum and "
+            f"{rows['policy'].nunique()} policies marked on them."
         ),
         variants=variants,
         notes=notes,
@@ -73,7 +75,7 @@ def _block(rows: pd.DataFrame, colours: Colours) -> tuple[list[dict], dict]:
         data += [_distribution(here.iloc[0], base), _optimum(here.iloc[0], base)]
         for k, (_, row) in enumerate(here.iterrows()):
             data.append(_policy(row, base + _MARK * (0.5 + k % 4), colours))
-        labels.append(row_label(f"<b>{budget} merges</b>", base + 0.82, 0))
+        labels.append(row_label(f"<b>{count(budget, 'merge')}</b>", base + 0.82, 0))
     layout = base_layout(
         len(budgets) * _ROW_PX + 90,
         xaxis=axis("overlapped requests"),
@@ -116,7 +118,8 @@ def _optimum(row: pd.Series, base: float) -> dict:
         "x": [optimum, optimum],
         "y": [base, base + 0.75],
         "line": {"color": "@ink", "width": 1.5, "dash": "dash"},
-        "hovertemplate": f"optimum of {row['budget']} merges: {optimum} requests<extra></extra>",
+        "hovertemplate": f"optimum of {count(row['budget'], 'merge')}: {count(optimum, 'request')}"
+        "<extra></extra>",
     }
 
 
@@ -137,5 +140,5 @@ def _policy(row: pd.Series, y: float, colours: Colours) -> dict:
             "line": {"color": "@surface", "width": 1},
         },
         "hovertemplate": f"{name}: {row['overlap']} requests, as few in "
-        f"{100 * row['p_at_most']:.3g} % of all placements<extra></extra>",
+        f"{100 * row['p_at_most']:.3g} % of all placements on this trace<extra></extra>",
     }

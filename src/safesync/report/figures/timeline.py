@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from safesync.protocol.blocks import NOSYNC
+from safesync.protocol.gates import count
 from safesync.protocol.scores import violates
 from safesync.report.figures.base import (
     Colours,
@@ -72,9 +73,9 @@ def timeline(
             "double-click to reset; with the keyboard: arrows, plus, minus, 0."
         ),
         alt=(
-            f"Timeline of {len(variants)} blocks. In each, the arrival rate and the requests in "
-            "flight without merges stand over lanes of merge windows, one lane per replay, with a "
-            "tick for every request that violated the objective."
+            f"Timeline of {count(len(variants), 'block')}. In each, the arrival rate and the "
+            "requests in flight without merges stand over lanes of merge windows, one lane "
+            "per replay, with a tick for every request that violated the objective."
         ),
         variants=variants,
         notes=notes,
@@ -254,5 +255,4 @@ def _reason(replay: Replay, merge: int) -> str:
 def _label(replay: Replay, metric: str, threshold_s: float) -> str:
     rate = violates(replay.requests, metric, threshold_s).mean()
     name = f"{replay.policy} draw {replay.draw}" if replay.is_control else replay.policy
-    merges = "1 merge" if replay.budget == 1 else f"{replay.budget} merges"
-    return f"{plain(name)} \u00b7 {merges} \u00b7 {100 * rate:.1f} %"
+    return f"{plain(name)} \u00b7 {count(replay.budget, 'merge')} \u00b7 {100 * rate:.1f} %"

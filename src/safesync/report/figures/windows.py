@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from safesync.protocol.gates import count
 from safesync.protocol.scores import exposed, violates
 from safesync.report.figures.base import (
     Colours,
@@ -35,8 +36,8 @@ def window_rows(
     """Return one row per merge window: group, policy, seed, start_s, met, violated.
 
     ``met`` counts the requests that are in flight at the window's planned start or arrive inside
-    it in the block's capture; ``violated`` is the share of those that violated in the replay.
-    Windows that meet nobody have no share and are left out.
+    it in the block's capture; ``violated`` is the share of those that violated in the replay, NaN
+    for a window that meets nobody. Replays of a block without a capture have no rows.
     """
     rows = []
     for replay in replays:
@@ -47,10 +48,8 @@ def window_rows(
         late = violates(replay.requests.sort_values("request_id"), metric, threshold_s)
         for start in replay.merges["planned_s"]:
             met = exposed(quiet, start, start + merge_s)
-            if met.any():
-                rows.append(
-                    (replay.group, replay.policy, replay.seed, start, met.sum(), late[met].mean())
-                )
+            share = late[met].mean() if met.any() else np.nan
+            rows.append((replay.group, replay.policy, replay.seed, start, met.sum(), share))
     return pd.DataFrame(rows, columns=["group", "policy", "seed", "start_s", "met", "violated"])
 
 
@@ -68,9 +67,18 @@ def windows_figure(
     rows = window_rows(
         order(replays, policies), nosync, metric=metric, threshold_s=threshold_s, merge_s=merge_s
     )
+    idle = int((rows["met"] == 0).sum())
+    rows = rows[rows["met"] > 0]
     if rows.empty:
         return None
     notes = []
+    if idle:
+        verb = "is" if idle == 1 else "are"
+        notes.append(f"{count(idle, 'window')} met no request and {verb} not drawn.")
+    apart = sum(len(replay.merges) for replay in replays if replay.seed not in nosync)
+    if apart:
+        verb = "is" if apart == 1 else "are"
+        notes.append(f"{count(apart, 'window')} of blocks without a capture {verb} not drawn.")
     shown = rows
     if len(rows) > MAX_WINDOWS:
         shown = rows.sample(MAX_WINDOWS, random_state=0).sort_index()
@@ -131,13 +139,13 @@ def windows_figure(
         name="windows",
         title="What a merge costs, by how much load it meets",
         caption=(
-            f"Every merge window of every replay ({len(rows)} in all). A window meets the requests "
-            "that are in flight at its start or arrive inside it, in the capture without merges: "
-            "its own harm does not count as load."
+            f"Every merge window that meets a request ({len(rows)} in all). A window meets the "
+            "requests that are in flight at its start or arrive inside it, in the capture without "
+            "merges: its own harm does not count as load."
         ),
         alt=(
-            f"Scatter of {len(rows)} merge windows: requests met against the share of them that "
-            f"violated. {_in_words(rows)}"
+            f"Scatter of {count(len(rows), 'merge window')}: requests met against the "
+            f"share of them that violated. {_in_words(rows)}"
         ),
         variants=[Variant("all blocks", data, layout)],
         notes=notes,
