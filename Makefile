@@ -54,6 +54,7 @@ format: setup
 bench: setup
 	$(BIN)/python benchmarks/placement.py
 	$(BIN)/python benchmarks/steady.py
+	$(BIN)/python benchmarks/steady_latency.py
 	$(BIN)/python benchmarks/emulator.py
 
 setup: $(STAMP)
