@@ -6,6 +6,7 @@ import pytest
 
 from safesync.tables import Table, TableError, read_document, write_document
 from safesync.tables.arrivals import ARRIVALS, arrivals_sha256
+from safesync.tables.atomic import replacing
 from safesync.tables.requests import REQUESTS
 from safesync.tables.schedule import SCHEDULE
 
@@ -123,3 +124,13 @@ def test_a_document_without_a_field_is_refused(tmp_path):
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(TableError, match="not valid JSON"):
         read_document(tmp_path / "a.json")
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    with pytest.raises(KeyError), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise KeyError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

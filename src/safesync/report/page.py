@@ -1,6 +1,5 @@
 """Builds the page: one file, no network, an answer first."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from safesync.report.figures.timeline import timeline
 from safesync.report.figures.windows import windows_figure
 from safesync.report.replay import Replay, captures
 from safesync.report.wording import FILTERS
+from safesync.tables.atomic import replacing
 from safesync.tables.overlap import OVERLAP
 
 _REPLAY = ("tier", "regime", "seed", "role", "policy", "draw", "budget")
@@ -81,7 +81,6 @@ def build(
     config. ``warnings``: sentences of earlier stages. ``overlap``: the rows of OVERLAP that the
     verdicts rest on; None for a run without that tier.
     """
-    path = Path(path)
     scores = scores.reset_index(drop=True)  # rows of several files may share their labels
     overlap = OVERLAP.empty() if overlap is None else overlap
     policies = _policies(verdict, [*scores["policy"], *overlap["policy"]])
@@ -115,13 +114,8 @@ def build(
             plotly_js=Markup(get_plotlyjs()),
         )
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _environment() -> Environment:

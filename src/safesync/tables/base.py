@@ -1,7 +1,6 @@
 """Reading and writing one table: schema check, file metadata, atomic rename."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from safesync.tables.atomic import replacing
 
 _METADATA_KEY = b"safesync"
 
@@ -40,13 +41,8 @@ class Table:
         facts = {"table": self.name, "version": self.version, "metadata": dict(metadata or {})}
         # pandas' own schema blob holds library versions: without it equal rows give equal bytes
         table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(facts, sort_keys=True)})
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
+        with replacing(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def read(self, path: str | Path) -> pd.DataFrame:
         """Return the rows of ``path``; raises TableError, with the field, if they don't fit."""

@@ -1,23 +1,17 @@
 """JSON documents (manifest, threshold, verdict): sorted keys, finite numbers, atomic rename."""
 
 import json
-import os
 from pathlib import Path
 
+from safesync.tables.atomic import replacing
 from safesync.tables.base import TableError
 
 
 def write_document(path: str | Path, document: dict) -> None:
     """Write ``document`` as JSON through a temporary name; refuses NaN and infinity."""
-    path = Path(path)
     text = json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read_document(path: str | Path, required: tuple[str, ...] = ()) -> dict:
