@@ -149,7 +149,7 @@ def test_an_edit_that_changes_no_schedule_reruns_no_measurement(project):
 def test_the_policy_of_the_readme_runs_on_a_finished_run_without_a_measurement(project):
     readme = (ROOT / "README.md").read_text()
     source = re.search(r"```python\n(# my_policy\.py.*?)```", readme, re.DOTALL)[1]
-    assert len(source.strip().splitlines()) <= 17
+    assert len([line for line in source.splitlines() if line.strip()]) <= 15
     (project.folder / "my_policy.py").write_text(source)
     project.edit(
         CONFIG,
