@@ -1,7 +1,7 @@
 """Speed of the placement room, with ratios measured in the same run.
 
 Run with `PYTHONPATH=src python benchmarks/placement.py [--day] [--highs-limit SECONDS]`. Each line
-gives a figure, the limit that issue B sets for it, and whether it holds; the exit status is 1 when
+gives a figure, the limit set for it, and whether it holds; the exit status is 1 when
 one does not. `--day` adds the day-long horizon (some 30 s, 0.5 GB).
 """
 
