@@ -44,7 +44,7 @@ rule traces:
             for regime, seed in BLOCKS
         ],
         [
-            f"results/{RUN}/schedule/regime={regime}/seed={seed}/policy={policy}/part.parquet"
+            schedule_of(regime, seed, policy)
             for regime, seed in BLOCKS
             for policy in captures(regime, seed)
         ],
@@ -54,7 +54,7 @@ rule traces:
 rule schedules:
     input:
         [
-            f"results/{RUN}/schedule/regime={regime}/seed={seed}/policy={policy}/part.parquet"
+            schedule_of(regime, seed, policy)
             for regime, seed in JUDGED
             for policy in POLICIES
         ],

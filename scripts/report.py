@@ -4,6 +4,7 @@ import pandas as pd
 import yaml
 
 from safesync.job import job
+from safesync.protocol.blocks import CONTROL
 from safesync.report.page import build
 from safesync.report.replay import Replay
 from safesync.tables import read_document
@@ -35,7 +36,7 @@ with job("report", snakemake.log[0]):
                 regime=regime,
                 seed=seed,
                 role=role,
-                policy="matched_random" if facts["policy"] == "matched_random" else policy,
+                policy=CONTROL if facts["policy"] == CONTROL else policy,
                 draw=draw,
                 budget=len(schedule),
                 requests=REQUESTS.read(requests).drop(columns=["chunk_s", "chunk_tokens"]),

@@ -4,6 +4,7 @@ import pandas as pd
 
 from safesync.job import job
 from safesync.placement import Corridor
+from safesync.protocol.blocks import CONTROL
 from safesync.protocol.provenance import check_identity, check_settings
 from safesync.protocol.scores import score
 from safesync.protocol.validity import Limits
@@ -43,11 +44,9 @@ with job("score", snakemake.log[0]) as say:
         facts = read_document(manifest, ("figures", "fingerprint", "config", "horizon_s"))
         check_identity(manifest, facts, block | {"policy": path_policy, "draw": draw})
         check_settings(manifest, facts, params.measured_with)
-        schedule = SCHEDULE.read(schedule_path)
+        schedule, decided = SCHEDULE.read_with_metadata(schedule_path)
         schedule = schedule[schedule["draw"] == draw]
         starts_s = schedule["start_s"].to_numpy()
-        control, _, budget = path_policy.rpartition("_")
-        drawn = control == "matched_random" and budget.isdigit()
         row = score(
             REQUESTS.read(requests),
             MERGES.read(merges),
@@ -63,7 +62,7 @@ with job("score", snakemake.log[0]) as say:
                 "tier": "vllm",
                 "kind": params.kind,
                 "role": params.role,
-                "policy": control if drawn else path_policy,
+                "policy": CONTROL if decided["policy"] == CONTROL else path_policy,
                 "draw": draw,
                 "budget": len(schedule),
             },

@@ -380,6 +380,7 @@ class Config(Section):
         ids = [entry.id for entry in self.policies]
         for name in sorted({name for name in ids if ids.count(name) > 1}):
             raise ValueError(f"policy id '{name}' stands twice; ids must differ")
+        built = {entry.id: entry.build() for entry in self.policies}
         for claim in self.claims:
             if self.claims.count(claim) > 1:
                 raise ValueError(f"claims: '{claim}' stands twice; a claim is tested once")
@@ -387,14 +388,14 @@ class Config(Section):
                 raise ValueError(f"claims: '{claim}' is no policy id{_nearest(claim, ids)}")
             if not self.policies[ids.index(claim)].measure:
                 raise ValueError(f"claims: '{claim}' has measure: false; a claim is measured")
-            if not self.policies[ids.index(claim)].build().deployable:
+            if not built[claim].deployable:
                 raise ValueError(
                     f"claims: '{claim}' is not deployable (it says that it sees the future); it "
                     "can be compared with, not claimed"
                 )
         bounds = self.corridor
         for entry in self.policies:
-            policy = entry.build()
+            policy = built[entry.id]
             try:
                 policy.check(policy.parameters, bounds.h_min, bounds.h_max, bounds.step_s)
             except Exception as error:

@@ -22,8 +22,6 @@ CALIBRATED = [
 JUDGED = [(regime, seed) for regime in CONFIG.regimes for seed in CONFIG.seeds.judge]
 BLOCKS = [*CALIBRATED, *JUDGED]
 
-REPLAY = "regime={regime}/seed={seed}/policy={policy}/draw={draw}"
-
 
 def plain(section):
     """Parameters that Snakemake compares by repr: nested lists, dicts and scalars only."""
@@ -59,9 +57,13 @@ def budgets(regime, seed):
         return json.load(file)["budgets"]
 
 
+def schedule_of(regime, seed, policy):
+    return f"results/{RUN}/schedule/regime={regime}/seed={seed}/policy={policy}/part.parquet"
+
+
 def control_schedules(wildcards):
     return [
-        f"results/{RUN}/schedule/regime={regime}/seed={seed}/policy={control(budget)}/part.parquet"
+        schedule_of(regime, seed, control(budget))
         for regime, seed in JUDGED
         for budget in budgets(regime, seed)
     ]
@@ -99,9 +101,7 @@ def tables(name, blocks, which, file="part.parquet"):
     The two are inputs of their own: what is known can be planned and run before the budgets are.
     """
     return [
-        f"results/{RUN}/{name}/"
-        + REPLAY.format(regime=regime, seed=seed, policy=policy, draw=draw)
-        + f"/{file}"
+        f"results/{RUN}/{name}/regime={regime}/seed={seed}/policy={policy}/draw={draw}/{file}"
         for regime, seed in blocks
         for policy, draw in which(regime, seed)
     ]
@@ -110,7 +110,7 @@ def tables(name, blocks, which, file="part.parquet"):
 def schedules_of(blocks, which):
     """The schedule behind every replay, in the order of ``tables``."""
     return [
-        f"results/{RUN}/schedule/regime={regime}/seed={seed}/policy={policy}/part.parquet"
+        schedule_of(regime, seed, policy)
         for regime, seed in blocks
         for policy, _ in which(regime, seed)
     ]
@@ -123,12 +123,7 @@ def block(wildcards):
 def budget_source(wildcards):
     """The schedule whose budget a policy takes, for those that take one."""
     source = POLICIES[wildcards.policy].params.get("budget_from")
-    if source is None:
-        return []
-    return (
-        f"results/{RUN}/schedule/regime={wildcards.regime}/seed={wildcards.seed}"
-        f"/policy={source}/part.parquet"
-    )
+    return schedule_of(wildcards.regime, wildcards.seed, source) if source else []
 
 
 def role(seed):

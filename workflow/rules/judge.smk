@@ -49,7 +49,9 @@ rule score:
         arrivals="results/{run}/arrivals/regime={regime}/seed={seed}/part.parquet",
         threshold="results/{run}/slo/regime={regime}.json",
         script="scripts/score.py",
-        library=library("protocol.scores", "protocol.provenance", "placement"),
+        library=library(
+            "protocol.scores", "protocol.provenance", "protocol.blocks", "placement"
+        ),
     output:
         scores="results/{run}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet",
     log:
