@@ -1,5 +1,7 @@
 # make run     set up, then config to verdict page      make test   set up, then all tests
+# make explore every policy on the tune seeds, emulated: what to iterate with
 # make plan    what a run measures and how long         make smoke  a short real run (5 minutes)
+# make show    the verdicts of a run, in the terminal   make published  a published study, judged
 # make lint    ruff, snakefmt                           make bench  speed and calibration, as ratios
 # make clean   environment and caches, no results
 # CONFIG=config/smoke.yaml picks another config, SIDECAR=gpu the GPU build of vLLM.
@@ -18,7 +20,7 @@ BIN = .venv/bin
 PIP = $(BIN)/pip install --quiet --no-deps
 STAMP = .venv/.$(SIDECAR)
 
-.PHONY: run unlock plan smoke test lint format bench setup clean
+.PHONY: run unlock plan show published smoke explore test lint format bench setup clean
 .DEFAULT_GOAL = run
 
 # three runs: what the first two rewrite unchanged then reruns nothing that depends on it
@@ -33,6 +35,17 @@ unlock: setup
 
 plan: setup
 	$(BIN)/python -m safesync.plan "$(CONFIG)"
+
+# every policy on the emulator and the tune seeds, with the model of a run; it measures nothing
+explore: setup
+	$(BIN)/snakemake explore --quiet rules host --cores $(CORES) --configfile "$(CONFIG)"
+
+show: setup
+	@$(BIN)/python -m safesync.show "$(CONFIG)"
+
+# the figures of a published study through the protocol's own functions
+published: setup
+	@$(BIN)/python -m safesync.published
 
 smoke:
 	$(MAKE) run CONFIG=config/smoke.yaml
@@ -56,6 +69,8 @@ bench: setup
 	$(BIN)/python benchmarks/steady.py
 	$(BIN)/python benchmarks/steady_latency.py
 	$(BIN)/python benchmarks/emulator.py
+	$(BIN)/python benchmarks/load.py
+	$(BIN)/python benchmarks/verdicts.py
 
 setup: $(STAMP)
 

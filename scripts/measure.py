@@ -8,6 +8,7 @@ from safesync.job import job
 from safesync.sidecar.measure import Measurement
 
 wildcards, params = snakemake.wildcards, snakemake.params
+settings = params.settings
 identity = {
     "run": wildcards.run,
     "regime": wildcards.regime,
@@ -22,13 +23,14 @@ with job(name, snakemake.log[0]) as say:
     whole = config.load(snakemake.config)
     Measurement(
         identity=identity,
-        horizon_s=params.horizon_s,
+        horizon_s=settings["horizon_s"],
         sidecar=whole.sidecar.model_dump(mode="json"),
-        model_name=params.model,
+        model_name=settings["model"],
         trust_remote_code=whole.model.trust_remote_code,
         cores=params.cores,
-        client=params.client,
-        merge=params.merge,
+        client=settings["client"],
+        merge=settings["merge"],
+        background=settings["background"],
         arrivals=Path(snakemake.input.arrivals),
         schedule=Path(snakemake.input.schedule),
         model=Path(snakemake.input.model).with_suffix(""),

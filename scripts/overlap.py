@@ -2,6 +2,7 @@
 
 from safesync.job import job
 from safesync.placement import Corridor
+from safesync.policies.schedule import first_draw
 from safesync.protocol.overlap import overlap_rows
 from safesync.tables.overlap import OVERLAP
 from safesync.tables.requests import REQUESTS
@@ -12,7 +13,7 @@ with job("overlap", snakemake.log[0]):
     read = [SCHEDULE.read_with_metadata(path) for path in found.schedules]
     rows = overlap_rows(
         {
-            policy: schedule["start_s"].to_numpy()
+            policy: first_draw(schedule)["start_s"].to_numpy()
             for policy, (schedule, _) in zip(params.policies, read, strict=True)
         },
         REQUESTS.read(found.requests),

@@ -5,6 +5,7 @@ from safesync.placement import Corridor
 from safesync.policies import find_policy
 from safesync.policies.observe import observe_block
 from safesync.policies.replay import decide_schedule
+from safesync.policies.schedule import first_draw, repeated
 from safesync.tables.learners import LEARNERS
 from safesync.tables.requests import REQUESTS
 from safesync.tables.schedule import SCHEDULE
@@ -24,8 +25,8 @@ with job(f"schedule_policy {wildcards.policy}", snakemake.log[0]) as say:
         ),
         regime=wildcards.regime,
         seed=int(wildcards.seed),
-        reference=SCHEDULE.read(found.reference) if found.get("reference") else None,
+        reference=first_draw(SCHEDULE.read(found.reference)) if found.get("reference") else None,
     )
     for warning in facts["warnings"]:
         say(f"warning: {warning}")
-    SCHEDULE.write(snakemake.output.schedule, rows, facts)
+    SCHEDULE.write(snakemake.output.schedule, repeated(rows, params.repeats), facts)

@@ -28,6 +28,7 @@ with job("score", snakemake.log[0]) as say:
     nosync = REQUESTS.read(found.requests[0])
     tables = zip(
         params.replays,
+        params.measured_with,
         [*found.requests, *found.drawn_requests],
         [*found.merges, *found.drawn_merges],
         [*found.manifests, *found.drawn_manifests],
@@ -40,10 +41,10 @@ with job("score", snakemake.log[0]) as say:
         "seed": int(wildcards.seed),
     }
     rows = []
-    for (path_policy, draw), requests, merges, manifest, schedule_path in tables:
+    for (path_policy, draw), settings, requests, merges, manifest, schedule_path in tables:
         facts = read_document(manifest, ("figures", "fingerprint", "config", "horizon_s"))
         check_identity(manifest, facts, block | {"policy": path_policy, "draw": draw})
-        check_settings(manifest, facts, params.measured_with)
+        check_settings(manifest, facts, settings)
         schedule, decided = SCHEDULE.read_with_metadata(schedule_path)
         schedule = schedule[schedule["draw"] == draw]
         starts_s = schedule["start_s"].to_numpy()

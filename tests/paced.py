@@ -25,6 +25,7 @@ import struct
 import time
 
 BLOCK_TOKENS = 16  # of the simulated prefix cache
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 FAULTS = {
     "cut": "close the connection after half of the tokens",
@@ -308,8 +309,7 @@ class Stream:
         await self.writer.drain()
 
     async def event(self, document: dict) -> None:
-        text = json.dumps(document, ensure_ascii=False)
-        await self.send(f"data: {text}{self.line_end * 2}")
+        await self.send(f"data: {_encode(document)}{self.line_end * 2}")
 
     async def send(self, text: str) -> None:
         data = text.encode()
@@ -384,6 +384,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--port", type=int, default=0, help="0 picks a free one")
+    parser.add_argument("--uvloop", action="store_true", help="on uvloop, for higher rates")
     parser.add_argument("--fault", action="append", default=[], metavar="KEY:FAULT[,FAULT]")
     for field in dataclasses.fields(Pace):
         if field.name != "faults":
@@ -391,6 +392,10 @@ def main() -> None:
             parser.add_argument(flag, type=field.type, default=field.default)
     options = vars(parser.parse_args())
     port, faults = options.pop("port"), parse_faults(options.pop("fault"))
+    if options.pop("uvloop"):
+        import uvloop
+
+        uvloop.install()
     asyncio.run(listen(Pace(**options, faults=faults), port))
 
 

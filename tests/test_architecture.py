@@ -21,7 +21,17 @@ ROOMS = (
     "protocol",
     "report",
 )
-FRONT = {"config", "config_files", "job", "measured", "plan", "sources"}
+FRONT = {
+    "config",
+    "config_files",
+    "job",
+    "measured",
+    "plan",
+    "published",
+    "schema",
+    "show",
+    "sources",
+}
 
 
 def imported_rooms(text: str) -> set[str]:

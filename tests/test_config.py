@@ -69,6 +69,14 @@ def test_default_is_the_models_default():
         ({"seeds": {"judge": []}}, "'judge' is empty"),
         ({"seeds": {"calibration": [], "judge": [1]}}, "slo.threshold_s is null"),
         ({"controls": {"draws": 5, "pool": 4}}, "draws 5 exceeds pool 4; raise pool"),
+        (
+            {"controls": {"repeats": {"wa_forecast": 3}}},
+            "controls.repeats: 'wa_forecast' is not measured",
+        ),
+        ({"controls": {"repeats": {"nosync": 0}}}, "greater than or equal to 1, got 0"),
+        ({"emulator": {"seeds": [23]}}, "emulator.seeds: seed 23 stands in seeds.judge too"),
+        ({"emulator": {"seeds": [5, 5]}}, "emulator.seeds: seed 5 stands twice"),
+        ({"emulator": {"seeds": [-1]}}, "emulator.seeds: seed -1 is not from 0 to 2^31 - 1"),
         ({"sidecar": {"max_model_len": 50}}, "reach 96 tokens, more than sidecar.max_model_len 50"),
         ({"run": "../x"}, "mine.yaml: run: String should match pattern"),
         ({"policies": [{"id": "nosync", "policy": "fixed_h"}]}, "'nosync' is reserved"),
@@ -93,6 +101,13 @@ def test_default_is_the_models_default():
             "'wa_forecast'?",
         ),
         ({"claims": ["wa_diloco", "wa_diloco"]}, "claims: 'wa_diloco' stands twice"),
+        (
+            {
+                "policies": [{"id": "slow", "policy": "wa_diloco", "style": "throttled"}],
+                "claims": ["slow"],
+            },
+            "claims: 'slow' has another style than blocking",
+        ),
         (
             {"policies": [{"id": "oracle", "policy": "wa_offline"}], "claims": ["oracle"]},
             "claims: 'oracle' is not deployable",

@@ -23,6 +23,11 @@ def test_claims_share_the_draws_of_a_budget():
     assert measurements(config) == (2 + 2 * 8, 2 + 2 * 13)
 
 
+def test_repeats_are_counted():
+    # calibration: nosync, probe; per judged seed 3 x nosync, 3 x fixed_h_256, 3 draws
+    assert measurements(read("config/validation.yaml")) == (2 + 3 * 9, 2 + 3 * 9)
+
+
 def test_what_is_there_is_counted(tmp_path):
     config = read("config/smoke.yaml")
     folder = tmp_path / "smoke/manifest/regime=bursty/seed=23/policy=nosync/draw=0"

@@ -6,10 +6,11 @@ No room imports this module; scripts pass plain values on.
 import difflib
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from safesync.learners.settings import Training
 from safesync.placement import Corridor
 from safesync.policies import Policy, find_policy
 from safesync.workload.families import Periodic
@@ -140,6 +141,9 @@ class Client(Section):
 
     nice: int = Field(-10, ge=-20, le=19, description="Priority, where permitted (negative: root).")
     timeout_s: float = Field(60, gt=0, description="A request that takes longer has failed, s.")
+    processes: int = Field(
+        1, ge=1, description="Processes that send, each its share of the arrivals; for high rates."
+    )
     drain_s: float = Field(
         20,
         ge=0,
@@ -151,6 +155,15 @@ class Merge(Section):
     """The real outer merge that contends with the sidecar."""
 
     merge_s: float = Field(8, gt=0, description="Length of a merge window, s (the study: 8 s).")
+    bandwidth_bytes_per_s: float = Field(
+        20e6, gt=0, description="Bytes that throttled merges reduce per second at most."
+    )
+    passes: int = Field(
+        10,
+        ge=1,
+        description="Times that an overlapped merge reduces the whole model: about as often as a "
+        "blocking one does in its window.",
+    )
     ranks: int = Field(4, ge=1, description="Processes that reduce with each other (study: 8).")
     backend: Literal["gloo", "nccl"] = Field("gloo", description="torch.distributed backend.")
     parameters: int = Field(20_000_000, ge=1, description="fp32 parameters of the merged model.")
@@ -219,6 +232,36 @@ class Seeds(Section):
         return self
 
 
+class BackgroundLoad(Section):
+    """Work beside the sidecar that no merge causes: another tenant of the machine."""
+
+    processes: int = Field(1, ge=1, description="Processes, each with its share of the work.")
+    cpu_share: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of its time that each process computes (matrix products).",
+    )
+    network_bytes_per_s: float = Field(
+        0, ge=0, description="Bytes that each process sends over loopback per second."
+    )
+    disk_bytes_per_s: float = Field(
+        0, ge=0, description="Bytes that each process writes and fsyncs per second."
+    )
+    nice: int = Field(0, ge=-20, le=19, description="Priority of the processes.")
+
+
+class Background(Section):
+    """What runs through the whole of every measurement, with and without merges alike."""
+
+    load: BackgroundLoad | None = Field(None, description="Another tenant's work; null: none.")
+    training: Literal["none", "learners"] = Field(
+        "none",
+        description="learners: beside each merge rank an island's inner steps, one per "
+        "corridor.step_s at most, at the lowest priority; merges hold them unless overlapped.",
+    )
+
+
 class Regime(Section):
     """A workload under a name of your own."""
 
@@ -233,6 +276,10 @@ class Regime(Section):
         TokenLengths(prompt={"law": "fixed", "tokens": 64}, output={"law": "fixed", "tokens": 32}),
         description="Prompt and output lengths.",
     )
+    ranks: int | None = Field(
+        None, ge=1, description="Ranks of this regime's merges; null: merge.ranks."
+    )
+    background: Background = Background()
 
 
 class Signals(Section):
@@ -252,6 +299,11 @@ class PolicyEntry(Section):
         None, description="Python file of your own instead; it is run with all your rights."
     )
     params: dict[str, Any] = Field({}, description="Parameters that the policy declares.")
+    style: Literal["blocking", "throttled", "overlapped"] = Field(
+        "blocking",
+        description="How its merges run: at full speed in their windows; throttled to idle I/O "
+        "priority and merge.bandwidth_bytes_per_s; or overlapped, spread until the next window.",
+    )
     measure: bool = Field(
         True, description="Replay it on the real sidecar; false: only the tiers that cost nothing."
     )
@@ -287,6 +339,11 @@ class Controls(Section):
         ge=1,
         description="Draws that are written per (block, budget); the first are measured.",
     )
+    repeats: dict[str, Annotated[int, Field(ge=1)]] = Field(
+        {},
+        description="Measurements of the same schedule per judged block, by policy id or nosync: "
+        "they show the noise from run to run. Others are measured once.",
+    )
 
     @model_validator(mode="after")
     def _enough(self):
@@ -295,10 +352,44 @@ class Controls(Section):
         return self
 
 
-class Learners(Section):
-    """Progress signals of the training islands."""
+class Emulator(Section):
+    """The calibrated emulator: replays that cost no measurement."""
 
-    islands: int = Field(8, ge=1, description="Training islands (study: 8).")
+    seeds: list[int] = Field(
+        list(range(101, 120)),
+        description="Further judge seeds that are only emulated; with those of seeds.judge, the "
+        "blocks of the emulated tier.",
+    )
+    draws: int = Field(1000, ge=1, description="Draws of each control per (block, budget).")
+    max_num_batched_tokens: int = Field(
+        2048, ge=1, description="Most tokens in one engine step (vLLM's default on a CPU)."
+    )
+
+
+class Learners(Training):
+    """The training islands, whose progress the policies see."""
+
+    h: int = Field(
+        256, ge=1, description="Inner steps between merges of the run that gives the progress."
+    )
+
+
+class Parity(Section):
+    """Training parity: does a schedule train as well as matched-random ones of its budget?"""
+
+    margin: float = Field(
+        0.02, gt=0, description="Final held-out loss may be worse by less than this, nats."
+    )
+    draws: int = Field(
+        1, ge=1, description="Matched-random schedules per block that are trained on."
+    )
+    seeds: list[int] = Field(
+        [1, 2, 3],
+        description="Training seeds: every schedule is trained on with each; none: no training, "
+        "and the gate is not computed.",
+    )
+    islands: int = Field(4, ge=1, description="Islands of these runs; the rest is as in learners.")
+    batch: int = Field(16, ge=1, description="Sequences per island and inner step of these runs.")
 
 
 class Protocol(Section):
@@ -317,6 +408,14 @@ class Protocol(Section):
     loop_lag_limit_s: float = Field(0.1, gt=0, description="Client loop lag p99 at most, s.")
     merge_seconds_tolerance: float = Field(
         0.05, gt=0, description="Actual merge seconds may differ from planned by this share."
+    )
+    transfer_delta: float = Field(
+        0.10,
+        ge=0,
+        description="Merges must make the requests that they meet slower by this share at least.",
+    )
+    transfer_tolerance: float = Field(
+        0.15, gt=0, description="The emulator's slowdown may be off the real one by this share."
     )
 
 
@@ -338,6 +437,7 @@ class Config(Section):
     )
     signals: Signals = Signals()
     learners: Learners = Learners()
+    parity: Parity = Parity()
     policies: list[PolicyEntry] = Field(
         [
             PolicyEntry(id="fixed_h_256", policy="fixed_h", params={"h": 256}),
@@ -373,6 +473,7 @@ class Config(Section):
         ["wa_diloco"], description="Ids of the policies under test, declared before any run."
     )
     controls: Controls = Controls()
+    emulator: Emulator = Emulator()
     protocol: Protocol = Protocol()
 
     @model_validator(mode="after")
@@ -388,6 +489,11 @@ class Config(Section):
                 raise ValueError(f"claims: '{claim}' is no policy id{_nearest(claim, ids)}")
             if not self.policies[ids.index(claim)].measure:
                 raise ValueError(f"claims: '{claim}' has measure: false; a claim is measured")
+            if self.policies[ids.index(claim)].style != "blocking":
+                raise ValueError(
+                    f"claims: '{claim}' has another style than blocking, which its draws have; a "
+                    "gain would not be one of placement"
+                )
             if not built[claim].deployable:
                 raise ValueError(
                     f"claims: '{claim}' is not deployable (it says that it sees the future); it "
@@ -411,6 +517,18 @@ class Config(Section):
                     f"policies: '{entry.id}' takes its budget from '{source}', which takes its own "
                     "from another; name that one"
                 )
+        if self.parity.draws > self.controls.pool:
+            raise ValueError(
+                f"parity.draws {self.parity.draws} exceeds controls.pool {self.controls.pool}; "
+                "raise pool"
+            )
+        for name in self.controls.repeats:
+            measured = ["nosync", *(entry.id for entry in self.policies if entry.measure)]
+            if name not in measured:
+                raise ValueError(
+                    f"controls.repeats: '{name}' is not measured{_nearest(name, measured)}"
+                )
+        _check_emulated_seeds(self)
         for name in self.regimes:
             if not re.fullmatch(_ID, name):
                 raise ValueError(f"regimes: '{name}' is no name; expected a-z, 0-9 and _")
@@ -422,6 +540,22 @@ class Config(Section):
         _check_lengths(self)
         _check_budgets(self)
         return self
+
+
+def _check_emulated_seeds(config: Config) -> None:
+    seeds = config.emulator.seeds
+    roles = config.seeds.model_dump()
+    for seed in seeds:
+        if not 0 <= seed < 2**31:
+            raise ValueError(f"emulator.seeds: seed {seed} is not from 0 to 2^31 - 1")
+        if seeds.count(seed) > 1:
+            raise ValueError(f"emulator.seeds: seed {seed} stands twice; none may repeat")
+        for role, taken in roles.items():
+            if seed in taken:
+                raise ValueError(
+                    f"emulator.seeds: seed {seed} stands in seeds.{role} too; expected seeds of "
+                    "no other role"
+                )
 
 
 def _check_lengths(config: Config) -> None:

@@ -15,6 +15,12 @@ from safesync.config import Config, load
 
 _WIDTH = 100
 
+_BURSTS = {"family": "periodic", "quiet_rps": 1, "busy_rps": 6, "period_s": 30, "busy_s": 10}
+_POLICIES = [
+    {**entry.model_dump(), "measure": entry.id in ("fixed_h_256", "wa_forecast")}
+    for entry in Config().policies
+]
+
 PRESETS: dict[str, tuple[str, dict]] = {
     "config": (
         "The default: one bursty block on two cores, at most 25 minutes after set-up.",
@@ -34,8 +40,81 @@ PRESETS: dict[str, tuple[str, dict]] = {
                 {"id": "wa_diloco", "policy": "wa_diloco"},
             ],
             "controls": {"draws": 1},
+            "learners": {"islands": 4, "batch": 16, "h": 96},
+            "parity": {"draws": 1, "seeds": [1]},
+            "emulator": {"seeds": []},  # without calibration seeds there is no emulated tier
             # a noisy machine must not fail a smoke run; the figures are printed all the same
             "protocol": {"lateness_limit": 0.2, "loop_lag_limit_s": 1.0},
+        },
+    ),
+    "regimes": (
+        "The study's four regimes, bursty twice, each fixed by its description before any run.",
+        {
+            "run": "regimes",
+            "horizon_s": 80,
+            "regimes": {
+                # light load, light contention
+                "ordinary": {
+                    "kind": "ordinary",
+                    "arrivals": {"family": "poisson", "rate_rps": 1},
+                    "ranks": 2,
+                },
+                # the bursty load beside another tenant, merge or no merge
+                "pressure": {
+                    "kind": "pressure",
+                    "arrivals": _BURSTS,
+                    "background": {
+                        "load": {
+                            "processes": 2,
+                            "cpu_share": 0.5,
+                            "network_bytes_per_s": 20e6,
+                            "disk_bytes_per_s": 10e6,
+                        }
+                    },
+                },
+                # the bursty load's mean, constant: the negative control
+                "steady": {
+                    "kind": "steady",
+                    "arrivals": {"family": "poisson", "rate_rps": 2.67},
+                },
+                "bursty": {"kind": "bursty", "arrivals": _BURSTS},
+                "bursty_mmpp": {
+                    "kind": "bursty",
+                    "arrivals": {
+                        "family": "mmpp2",
+                        "rates_rps": [1, 6],
+                        "mean_sojourn_s": [20, 10],
+                    },
+                },
+            },
+            "policies": _POLICIES,
+            "claims": ["wa_forecast"],
+            "controls": {"draws": 1},
+            "parity": {"seeds": []},  # the default run trains
+        },
+    ),
+    "trace": (
+        "A real trace as the bursty regime: put Azure's AzureLLMInferenceTrace_code.csv (2023, "
+        "github.com/Azure/AzurePublicDataset, CC-BY-4.0) into traces/ first.",
+        {
+            "run": "trace",
+            "horizon_s": 80,
+            "regimes": {
+                "azure_code": {
+                    "kind": "bursty",
+                    "arrivals": {
+                        "family": "trace",
+                        "path": "traces/AzureLLMInferenceTrace_code.csv",
+                        "scaling": "thin",
+                        "target_rps": 1.5,
+                        "lengths": "config",
+                    },
+                }
+            },
+            "policies": _POLICIES,
+            "claims": ["wa_forecast"],
+            "controls": {"draws": 1},
+            "parity": {"seeds": []},  # the default run trains
         },
     ),
     "paper": (
@@ -105,6 +184,20 @@ PRESETS: dict[str, tuple[str, dict]] = {
             "signals": {"serving_reference": 24},
             "claims": ["wa_diloco", "wa_forecast"],
             "controls": {"draws": 19},
+            "parity": {"draws": 3, "seeds": [1, 2, 3, 4, 5]},
+            "emulator": {"seeds": list(range(101, 113))},  # 20 judge seeds in all
+        },
+    ),
+    "validation": (
+        "How well the emulator predicts: 12 schedules of the default regime on three traces, and "
+        "repeats for the noise from run to run; about 75 minutes on two cores.",
+        {
+            "run": "validation",
+            "seeds": {"calibration": [11], "tune": [12, 13], "judge": [23, 29, 31]},
+            "policies": [{"id": "fixed_h_256", "policy": "fixed_h", "params": {"h": 256}}],
+            "claims": ["fixed_h_256"],
+            "controls": {"draws": 3, "repeats": {"nosync": 3, "fixed_h_256": 3}},
+            "emulator": {"seeds": list(range(101, 118))},  # 20 judge seeds in all
         },
     ),
 }

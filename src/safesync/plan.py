@@ -18,8 +18,11 @@ def measurements(config: Config) -> tuple[int, int]:
     the schedules are: the two differ when there is more than one claim.
     """
     blocks = len(config.regimes) * len(config.seeds.judge)
-    captures = len(config.regimes) * 2 * len(config.seeds.calibration) + blocks
-    policies = blocks * sum(entry.measure for entry in config.policies)
+    repeats = config.controls.repeats
+    captures = len(config.regimes) * 2 * len(config.seeds.calibration)
+    captures += blocks * repeats.get("nosync", 1)
+    measured = [entry.id for entry in config.policies if entry.measure]
+    policies = blocks * sum(repeats.get(policy, 1) for policy in measured)
     draws = blocks * config.controls.draws
     fewest = captures + policies + draws * bool(config.claims)
     return fewest, captures + policies + draws * len(config.claims)

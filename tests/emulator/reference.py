@@ -20,12 +20,14 @@ class Sequence:
 
 def step_end(now, work, sequences, windows):
     """Integrate the rate of progress over the pieces between the windows' edges."""
-    edges = sorted({edge for start, end, _, _ in windows for edge in (start, end) if edge > now})
+    edges = sorted({edge for start, end, *_ in windows for edge in (start, end) if edge > now})
+    alone = work
     for edge in [*edges, float("inf")]:
         factor = 1.0
-        for start, end, alone, growth in windows:
+        for start, end, stretch, phase in windows:
             if start <= now < end:
-                factor = alone + growth * (sequences - 1)
+                factor = phase.factor + phase.per_sequence * (sequences - 1)
+                factor = stretch * (factor + phase.delay_s / alone)
         if work * factor <= edge - now:
             return now + work * factor
         work -= (edge - now) / factor
@@ -36,10 +38,8 @@ def step_end(now, work, sequences, windows):
 def reference(trace, windows, model):
     """Return ([token times of each request], steps, preemptions)."""
     limits, step = model.limits, model.step
-    contended = [
-        (s, e, model.contention[p].factor, model.contention[p].per_sequence)
-        for s, e, p in zip(windows.start_s, windows.end_s, windows.phase, strict=True)
-    ]
+    columns = (windows.start_s, windows.end_s, windows.stretch, windows.phase)
+    contended = [(s, e, x, model.contention[p]) for s, e, x, p in zip(*columns, strict=True)]
     free = limits.kv_blocks or 10**9
     size = limits.block_size
     future = deque(

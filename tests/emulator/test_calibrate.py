@@ -1,5 +1,7 @@
 """Known parameters come back out of traces that the engine itself made."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,11 +35,12 @@ def merges(starts_s, merge_s=8.0):
     return pd.DataFrame({"start_s": starts_s, "end_s": starts_s + merge_s})
 
 
-def captures(model, seed=1, starts_s=(10.3, 52.1, 98.7, 140.2, 200.9, 245.5)):
+def captures(model, seed=1, starts_s=(10.3, 52.1, 98.7, 140.2, 200.9, 245.5), stretch=None):
     """Return (nosync requests, probe) of one trace under `model`."""
     trace, rows = bursty_trace(seed), merges(starts_s)
     nosync = simulate(trace, Windows.none(), model, chunks=True).to_requests()
-    probe = simulate(trace, Windows.measured(rows), model, chunks=True).to_requests()
+    windows = replace(Windows.measured(rows), stretch=stretch and np.array(stretch))
+    probe = simulate(trace, windows, model, chunks=True).to_requests()
     return nosync, Probe(probe, rows)
 
 
@@ -73,6 +76,88 @@ def test_all_parameters_are_recovered(truth):
     for compared in (*fit.nosync, *fit.probe):
         assert compared.lost == 0
         assert max(abs(error.relative) for error in compared.errors) < 2e-3
+
+
+def test_the_delay_of_each_step_is_told_from_the_factor(truth):
+    model = truth(factor=1.3, delay_s=0.006)
+    nosync, probe = captures(model)
+    found = calibrate([nosync], [probe], model.limits, context=True, **IDENTITY)
+    contention = found.model.contention[0]
+    assert contention.delay_s == pytest.approx(0.006, rel=1e-2)
+    assert contention.factor == pytest.approx(1.3, rel=1e-2)
+    assert contention.per_sequence == 0 and contention.spread < 2e-3
+
+
+def test_the_spread_of_windows_is_found_and_their_mean_kept(truth):
+    stretch = (0.8, 1.25, 0.9, 1.1, 1.0, 1.0)
+    model = truth(factor=1.5, delay_s=0.004)
+    nosync, probe = captures(model, stretch=stretch)
+    found = calibrate([nosync], [probe], model.limits, context=True, **IDENTITY)
+    contention = found.model.contention[0]
+    assert found.fit.contention_error == pytest.approx(contention.spread / 6**0.5)
+    assert contention.spread == pytest.approx(np.log(stretch).std(ddof=1), rel=0.15)
+    step_s = 0.03
+    assert contention.factor + contention.delay_s / step_s == pytest.approx(
+        1.5 + 0.004 / step_s, rel=0.05
+    )
+
+
+def test_what_is_held_out_is_predicted_by_the_others(truth):
+    model = truth()
+    nosync, probe = captures(model)
+    fit = calibrate([nosync], [probe], model.limits, context=True, **IDENTITY).fit
+    assert fit.nosync_held_out.requests == len(nosync)
+    met = sum(
+        ((probe.requests["arrival_s"] < end_s) & (probe.requests["done_s"] > start_s)).sum()
+        for start_s, end_s in zip(probe.merges["start_s"], probe.merges["end_s"], strict=True)
+    )
+    assert fit.probe_held_out.requests == met
+    for held_out in (fit.nosync_held_out, fit.probe_held_out):
+        assert max(abs(error.relative) for error in held_out.errors) < 5e-3
+
+
+def test_a_window_unlike_the_others_shows_only_where_it_is_held_out(truth):
+    # all windows in the quiet but the fourth, which meets a burst and contends twice as much
+    model = truth(factor=1.3)
+    starts_s = (15.0, 45.0, 75.0, 124.0)
+    nosync, probe = captures(model, starts_s=starts_s, stretch=(1.0, 1.0, 1.0, 2.0))
+    fit = calibrate([nosync], [probe], model.limits, context=True, **IDENTITY).fit
+    in_sample = fit.probe[0].error("e2e", "p99").relative
+    held_out = fit.probe_held_out.error("e2e", "p99").relative
+    assert held_out < in_sample - 0.1 and held_out < -0.3
+
+
+def test_a_drift_shows_only_where_a_half_is_held_out(truth):
+    model = truth()
+    slower = {name: 1.3 * value for name, value in STEP.items()}
+    other = model.model_copy(update={"step": model.step.model_copy(update=slower)})
+    nosync, probe = captures(model)
+    late = captures(other)[0]
+    drifted = nosync.where(nosync["arrival_s"] < nosync["arrival_s"].median(), late)
+    drifted = drifted.astype(nosync.dtypes)
+    fit = calibrate([drifted], [probe], model.limits, **IDENTITY).fit
+    in_sample = fit.nosync[0].mean_absolute_e2e_s
+    assert fit.nosync_held_out.mean_absolute_e2e_s > 1.5 * in_sample
+
+
+def test_one_window_cannot_be_held_out(truth):
+    model = truth()
+    nosync, probe = captures(model, starts_s=(128.0,))
+    fit = calibrate([nosync], [probe], model.limits, **IDENTITY).fit
+    assert fit.probe_held_out is None and fit.contention_error is None and fit.windows == 1
+    assert fit.nosync_held_out is not None
+
+
+def test_a_batch_beyond_the_captures_is_told(truth):
+    model = truth()
+    nosync, probe = captures(model)
+    fit = calibrate([nosync], [probe], model.limits, **IDENTITY).fit
+    most = simulate(bursty_trace(1), Windows.measured(probe.merges), model).most_sequences
+    assert fit.most_sequences == most
+    assert fit.beyond(most) is None
+    assert f"up to {most + 1} sequences at once, the captures at most {most}" in fit.beyond(
+        most + 1
+    )
 
 
 def test_growth_with_the_batch_is_recovered(truth):
@@ -141,6 +226,7 @@ def test_too_little_is_refused_in_one_sentence(truth):
     refused("hold 10 successful requests, too few", lost, probe)
     refused("a probe capture holds no merge", nosync)
     refused("a probe capture holds no merge", nosync, probe, Probe(nosync, merges([])))
+    refused("preempted sequences 3 times", nosync, probe, preemptions=3)
     refused("met 0 engine steps", nosync, Probe(probe.requests, merges([290.0 + 1000])))
 
 

@@ -119,6 +119,27 @@ def test_contention_can_grow_with_the_batch(make_model):
     assert times(replay)[1] == [5.0, 5.0]
 
 
+def test_a_step_inside_is_delayed_once_however_long(make_model):
+    # 2 s of work and a decode of 1.25 s, half a second more each
+    model = make_model(contention=({"factor": 1.0, "delay_s": 0.5},))
+    replay = simulate(Trace.of([0], [8], [2]), Windows.of([0], [100]), model)
+    assert times(replay) == [[2.5], [4.25]]
+    # inside for 1 of 2.5 s: four tenths of its work, and of its delay
+    assert times(simulate(Trace.of([0], [8], [1]), Windows.of([0], [1]), model))[1] == [2.2]
+
+
+def test_a_window_can_contend_more_than_the_model_says(make_model):
+    windows = Windows(np.array([0.0]), np.array([100.0]), np.array([0]), np.array([1.5]))
+    model = make_model(contention=({"factor": 2.0, "delay_s": 0.5},))
+    assert times(simulate(Trace.of([0], [8], [1]), windows, model))[1] == [1.5 * (4 + 0.5)]
+
+
+def test_the_largest_batch_is_told(make_model):
+    trace = Trace.of([0, 1, 1, 90], [8, 8, 8, 8], [3, 2, 2, 1])
+    assert simulate(trace, Windows.none(), make_model()).most_sequences == 3
+    assert simulate(trace, Windows.none(), make_model(max_num_seqs=2)).most_sequences == 2
+
+
 def test_each_phase_has_its_own_factor(make_model):
     # half a second of work in the first phase, 1.5 s at factor 4 in the second
     model = make_model(contention=({"phase": "reduce", "factor": 2.0}, {"factor": 4.0}))

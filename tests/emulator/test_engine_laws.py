@@ -1,18 +1,20 @@
 """What holds for every replay: equality with a plain reference, conservation, monotonicity."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from emulator.reference import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safesync.emulator import Trace, Windows, latencies, simulate
+from safesync.emulator import Trace, Windows, latencies, simulate, simulate_stream
 
 TOLERANCE_S = 1e-9
 PHASES = (
     {"phase": "reduce", "factor": 1.7},
     {"phase": "optimizer", "factor": 2.0, "per_sequence": 0.3},
-    {"phase": "checkpoint", "factor": 0.5},
+    {"phase": "checkpoint", "factor": 0.5, "delay_s": 0.3},
 )
 
 
@@ -42,7 +44,8 @@ def cases(draw, most=20):
         "contention": PHASES,
     }
     trace = Trace.of(span_s * np.sort(shares), prompt, output)
-    return trace, Windows.of(edges[::2], edges[1::2], phase), settings_
+    windows = Windows.of(edges[::2], edges[1::2], phase)
+    return trace, windows.varied(0.4, np.random.default_rng(size)), settings_
 
 
 @settings(max_examples=250, deadline=None)
@@ -100,6 +103,7 @@ def test_no_work_is_lost_or_made_up(make_model, case):
 def test_where_all_arrive_at_once_a_window_delays_or_leaves_every_token(make_model, case):
     trace, windows, limits = case
     model = make_model(**(limits | {"contention": ({"factor": 1.5}, {"factor": 3}, {"factor": 1})}))
+    windows = Windows.of(windows.start_s, windows.end_s, windows.phase)
     trace = Trace.of(np.zeros(trace.arrival_s.size), trace.prompt_tokens, trace.output_tokens)
     plain = simulate(trace, Windows.none(), model, chunks=True)
     slowed = simulate(trace, windows, model, chunks=True)
@@ -125,6 +129,42 @@ def test_the_fast_path_gives_the_latencies_of_each_schedule(make_model):
         np.testing.assert_array_equal(fast.e2e_s[row], replay.done_s - trace.arrival_s)
         np.testing.assert_array_equal(fast.ttft_s[row], replay.first_token_s - trace.arrival_s)
     assert (fast.e2e_s[0] != fast.e2e_s[1]).any()
+    np.testing.assert_array_equal(latencies(trace, schedules, model, threads=2).e2e_s, fast.e2e_s)
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=cases(), cuts=st.sets(st.integers(1, 19), max_size=6))
+def test_a_trace_in_parts_gives_what_it_gives_whole(make_model, case, cuts):
+    trace, windows, limits = case
+    model = make_model(**limits)
+    size = trace.arrival_s.size
+    edges = [0, *sorted(cut for cut in cuts if cut < size), size]
+    parts = [trace.rows(slice(*pair)) for pair in pairwise(edges)]
+    whole = simulate(trace, windows, model)
+    replays = list(simulate_stream(parts, windows, model))
+    request_id = np.concatenate([replay.trace.request_id for replay in replays])
+    back = np.argsort(request_id)
+    np.testing.assert_array_equal(request_id[back], trace.request_id)
+    for name in ("first_token_s", "last_token_s"):
+        found = np.concatenate([getattr(replay, name) for replay in replays])
+        np.testing.assert_array_equal(found[back], getattr(whole, name))
+    assert sum(replay.steps for replay in replays) == whole.steps
+    assert sum(replay.preemptions for replay in replays) == whole.preemptions
+    assert replays[-1].most_sequences == whole.most_sequences
+
+
+def test_a_part_holds_what_was_done_before_the_next_begins(make_model):
+    # the first takes from 0 to 9.5; the second part begins at 5
+    parts = [Trace.of([0], [8], [7], [0]), Trace.of([5], [8], [1], [1]), Trace.of([60], [8], [1])]
+    replays = list(simulate_stream(parts, Windows.none(), make_model()))
+    assert [replay.trace.request_id.tolist() for replay in replays] == [[0, 1], [0]]
+    assert replays[0].most_sequences == 2
+
+
+def test_parts_out_of_order_are_refused(make_model):
+    parts = [Trace.of([0, 7], [8, 8], [1, 1]), Trace.of([5], [8], [1])]
+    with pytest.raises(ValueError, match=r"begins at 5 s, before the last arrival .* at 7 s"):
+        list(simulate_stream(parts, Windows.none(), make_model()))
 
 
 def test_a_replay_is_the_same_every_time(make_model):

@@ -118,3 +118,19 @@ def test_without_a_folder_for_its_cache_the_kernel_compiles_all_the_same(monkeyp
 
     monkeypatch.setattr(numba, "njit", refusing)
     assert kernel.compiled(lambda x: x + 1)(2) == 3
+
+
+def test_varied_windows_keep_their_mean_and_share_their_luck():
+    windows = Windows.planned(np.arange(0, 4e5, 20.0), 8)
+    varied = windows.varied(0.3, np.random.default_rng(1))
+    assert varied.stretch.mean() == pytest.approx(1, abs=0.01)
+    assert np.log(varied.stretch).std() == pytest.approx(0.3, rel=0.02)
+    elsewhere = Windows.planned([3.0, 40.0], 8).varied(0.3, np.random.default_rng(1))
+    assert elsewhere.stretch.tolist() == varied.stretch[:2].tolist()
+    assert windows.varied(0.0, np.random.default_rng(1)).stretch.tolist() == [1.0] * 20_000
+
+
+@pytest.mark.parametrize("stretch", [[1.0, 0.0], [1.0, np.nan], [1.0]])
+def test_a_bad_stretch_is_refused(stretch):
+    with pytest.raises(ValueError, match="a window's stretch is missing or not above 0"):
+        Windows(np.array([0.0, 9]), np.array([1.0, 10]), np.zeros(2, int), np.array(stretch))

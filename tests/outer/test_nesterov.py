@@ -13,5 +13,5 @@ def test_equals_torch_sgd_bit_for_bit():
         gradient = torch.randn(1000, generator=generator)
         theirs.grad = gradient.clone()
         optimizer.step()
-        nesterov_step_(ours, velocity, gradient, lr=0.7, momentum=0.9)
+        nesterov_step_(ours, velocity, 4 * gradient, count=4, lr=0.7, momentum=0.9)
         assert torch.equal(ours, theirs.data)

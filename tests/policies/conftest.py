@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from safesync.learners.curve import builtin_curve
 from safesync.placement import Corridor
 from safesync.policies import Observation, Signals
 from safesync.policies.observe import ObservedTrace, observe_block
@@ -57,10 +56,28 @@ def capture(seed, family=None, horizon_s=100.0):
     return pd.DataFrame({"arrival_s": arrival_s, "done_s": done_s}), telemetry
 
 
+def progress(islands, steps, seed):
+    """A stand-in for real training: the loss falls by 0.5 nats over the first 512 steps.
+
+    Its shape is the scaling law of Hoffmann et al., arXiv:2203.15556, equation 10, in tokens.
+    """
+    step = np.arange(1, steps + 1)
+    mean = 4_107 / (2e7 + 2_048 * step) ** 0.28
+    noise = [stream("curve", seed, island).standard_normal(steps) for island in range(islands)]
+    return pd.DataFrame(
+        {
+            "island": np.repeat(np.arange(islands), steps),
+            "step": np.tile(step, islands),
+            "loss": (mean + 0.2 * np.stack(noise)).ravel(),
+            "tokens": np.tile(2_048 * step, islands),
+        }
+    )
+
+
 def simulated_trace(seed, family=None, horizon_s=100.0):
-    """The observable trace of a simulated capture and the built-in curve of two islands."""
+    """The observable trace of a simulated capture and the progress of two simulated islands."""
     requests, telemetry = capture(seed, family, horizon_s)
-    learners = builtin_curve(2, int(horizon_s / STEP_S), seed, STEP_S)
+    learners = progress(2, int(horizon_s / STEP_S), seed)
     return observe_block(requests, telemetry, learners, **REFERENCES)
 
 
@@ -102,7 +119,7 @@ def seen():
             "counts_per_s": np.array([2, 4, 1]),
             "in_flight": 3,
             "signals": Signals(network=0.1, serving=0.2, checkpoint=0.4),
-            "loss_drop": np.array([0.02, 0.2]),
+            "loss_drop": np.array([0.2, 2.0]),
             "tokens": np.array([250_000, 2_000_000]),
             "staleness_s": np.array([16.0, 64.0]),
         } | changes

@@ -17,6 +17,7 @@ from safesync.policies.controls import (
     probe,
     spacing_facts,
 )
+from safesync.policies.schedule import first_draw, repeated
 from safesync.tables.schedule import SCHEDULE
 
 SMALL = Corridor(h_min=2, h_max=5, step_s=1.0, merge_s=2.0, horizon_s=16.0)
@@ -178,3 +179,18 @@ def test_an_empty_schedule_has_one_order():
 def test_spacings_are_pinned():
     rows = matched_spacing(WIDE, GAPS, 3, "bursty", 1)
     assert orders_of(rows) == [(2, 4, 3, 3), (3, 4, 2, 3), (3, 2, 3, 4)]
+
+
+def test_repeats_are_draws_of_one_schedule(tmp_path):
+    rows = probe(SMALL, "bursty", 1)
+    SCHEDULE.write(tmp_path / "part.parquet", repeated(rows, 3))
+    found = SCHEDULE.read(tmp_path / "part.parquet")
+    assert found["draw"].tolist() == [draw for draw in range(3) for _ in range(len(rows))]
+    for draw in range(3):
+        mine = found[found["draw"] == draw]
+        assert mine["start_s"].tolist() == rows["start_s"].tolist()
+    assert len(first_draw(found)) == len(rows)
+    SCHEDULE.write(tmp_path / "once.parquet", rows)
+    SCHEDULE.write(tmp_path / "same.parquet", repeated(rows, 1))
+    once, same = ((tmp_path / f"{name}.parquet").read_bytes() for name in ("once", "same"))
+    assert once == same  # a run without repeats repeats no measurement

@@ -40,6 +40,8 @@ def row(policy: str, seed: int, rate: float, *, draw: int = 0, budget: int = 4, 
         "valid": True,
         "invalid_reason": None,
         "fingerprint": "machine-1",
+        "control_of": None,
+        "capture": "vllm",
     }
     return values | changes
 

@@ -134,6 +134,13 @@ def test_budget_outside_the_corridor_or_of_other_length_fails():
     assert budget(block()).passed is True
 
 
+def test_what_was_not_recorded_passes_no_gate():
+    assert budget(block(draw={"merge_seconds": np.nan})).passed is None
+    assert budget(block(policy={"merge_seconds": np.nan})).passed is None
+    unknown = gates.same_fingerprint(block(draw={"fingerprint": None}), noise=0.01)
+    assert (unknown.passed, unknown.sentence) == (None, "Block 1: the machine was not recorded.")
+
+
 def test_resolution_needs_blocks_and_smallest_p():
     assert gates.resolution(5, 0.05, level=0.05, min_blocks=5).passed is True
     assert gates.resolution(5, 0.0501, level=0.05, min_blocks=5).passed is False

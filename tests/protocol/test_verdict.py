@@ -220,3 +220,102 @@ def test_bad_input_is_named():
         judged(study(0.0), rules={"min_gains": 0.01})
     with pytest.raises(ValueError, match="unknown tier"):
         judged(study(0.0).assign(tier="paper"))
+
+
+AGREEMENT = {
+    "replays": 5,
+    "schedules": 5,
+    "error_points": 0.5,
+    "low_points": -0.5,
+    "high_points": 1.5,
+    "level": 0.9,
+    "worst_points": 2.0,
+    "noise_points": None,
+    "noise_nosync_points": None,
+    "repeated": 0,
+    "within_noise": None,
+    "figures": [],
+    "sentence": "Off by +0.5 points.",
+}
+EMULATED = {"regime": "bursty", "calibrated": True, "why": None, "warnings": []}
+
+
+def emulated(effect, spacing=0.03, **changes):
+    """Return an emulated study whose gaps in other orders are ``spacing`` worse than the policy."""
+    rows = study(effect, draws=99, **changes).assign(tier="emulator", capture="emulator")
+    own = rows[rows["policy"] == "wa"]
+    orders = [
+        own.assign(
+            policy="matched_spacing",
+            control_of="wa",
+            draw=draw,
+            violation_rate=own["violation_rate"] + spacing + 0.001 * (draw % 3),
+        )
+        for draw in range(99)
+    ]
+    return pd.concat([rows, *orders], ignore_index=True)
+
+
+def emulated_verdict(scores, agreement=AGREEMENT, **changes):
+    return judged(scores, emulated=[EMULATED | {"agreement": agreement}], **changes)
+
+
+def test_the_emulated_tier_is_judged_by_itself_and_never_mixed():
+    both = pd.concat([study(0.05), emulated(-0.03)], ignore_index=True)
+    document = emulated_verdict(both, given_gates=ALL_PASSED)
+    real, computed = document["verdicts"]
+    assert (real["tier"], real["verdict"]) == ("vllm", "HARMFUL")
+    assert (computed["tier"], computed["verdict"]) == ("emulator", "EARNED")
+    assert document["family"] == {"vllm": 1, "emulator": 1}
+    assert computed["gain"]["points"] == pytest.approx(3, abs=0.6)
+    assert {block["draws"] for block in computed["blocks"]} == {99}
+    assert {block["capture"] for block in computed["blocks"]} == {"emulator"}
+    assert real["blocks"][0]["spacing_violation_rate"] is None
+
+
+def test_every_emulated_result_carries_how_far_the_emulator_is_off():
+    document = emulated_verdict(pd.concat([study(0.05), emulated(-0.03)], ignore_index=True))
+    real, computed = document["verdicts"]
+    assert real["caveat"] is None
+    assert computed["caveat"] == "Off by +0.5 points."
+    described = {result["tier"]: result["caveat"] for result in document["described"]}
+    assert described == {"vllm": None, "emulator": "Off by +0.5 points."}
+    assert document["emulated"] == [EMULATED | {"agreement": AGREEMENT}]
+    alone = emulated_verdict(emulated(-0.03), agreement=None)["verdicts"][0]
+    assert alone["caveat"] == "No real replay of this run shows how far the emulator is off."
+
+
+def test_a_gain_that_other_orders_of_the_gaps_share_is_no_awareness():
+    rhythm = emulated(-0.03, spacing=0.0).assign(
+        violation_rate=lambda rows: rows["violation_rate"].round(2)
+    )
+    passed = [gate for gate in ALL_PASSED if gate[1].name != "matched spacing"]
+    result = emulated_verdict(rhythm, given_gates=passed)["verdicts"][0]
+    gates = {gate["name"]: gate["passed"] for gate in result["gates"]}
+    assert gates["envelope"] and gates["gain"]
+    assert gates["matched spacing"] is False
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert "a spacing gain, not awareness" in result["sentence"].lower()
+
+
+def test_an_emulated_study_settles_without_a_measurement():
+    result = emulated_verdict(emulated(-0.03, blocks=2), given_gates=ALL_PASSED)["verdicts"][0]
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert (result["settle"]["replays"], result["settle"]["wall_s"]) == (0, 0)
+    assert "no measurement" in result["settle"]["sentence"]
+
+
+def test_why_there_is_no_emulated_tier_stands_in_the_document():
+    absent = EMULATED | {"calibrated": False, "why": "too few requests.", "agreement": None}
+    document = judged(study(-0.03), emulated=[absent])
+    assert {result["tier"] for result in document["verdicts"]} == {"vllm"}
+    assert document["emulated"][0]["why"] == "too few requests."
+
+
+@pytest.mark.parametrize("policy", ["nosync", "probe"])
+def test_an_invalid_capture_that_the_model_rests_on_refuses_the_emulated_tier(policy):
+    capture = row(policy, 99, 0.0, role="calibration", valid=False, invalid_reason="late")
+    scores = pd.concat([emulated(-0.03), pd.DataFrame([capture])], ignore_index=True)
+    result = emulated_verdict(scores, given_gates=ALL_PASSED)["verdicts"][0]
+    assert (result["tier"], result["verdict"]) == ("emulator", "REFUSED")
+    assert "is invalid, and the model rests on it; " + policy in result["sentence"]

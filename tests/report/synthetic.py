@@ -1,6 +1,6 @@
 """A small synthetic study with tables of every kind: slow requests where merges meet bursts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ from safesync.protocol.scores import score
 from safesync.protocol.threshold import fixed_threshold
 from safesync.protocol.validity import Limits
 from safesync.protocol.verdict import judge
+from safesync.report.merges import MergePlan
 from safesync.report.page import build
 from safesync.report.replay import Replay
 from safesync.tables.arrivals import arrivals_sha256
@@ -17,6 +18,7 @@ HORIZON_S = 100.0
 MERGE_S = 8.0
 THRESHOLD_S = 2.0
 LIMITS = Limits(lateness_s=0.04, loop_lag_s=0.1, merge_tolerance_s=0.25)
+PLAN = MergePlan(MERGE_S, LIMITS.merge_tolerance_s, parameters=20_000_000, ranks=4)
 
 
 def arrivals_of(seed: int) -> pd.DataFrame:
@@ -129,7 +131,12 @@ def study(
                 requests=requests,
                 merges=merges_of(starts),
                 telemetry=pd.DataFrame(
-                    {"running": [1.0, np.nan, 2.0, 0.0], "preemptions_total": [3.0, np.nan, 4, 5]}
+                    {
+                        "t_s": [0.2, 0.4, 50.0, 99.8],
+                        "running": [1.0, np.nan, 2.0, 0.0],
+                        "preemptions_total": [3.0, np.nan, 4, 5],
+                        "loop_lag_s": [0.001, 0.002, 0.012, 0.001],
+                    }
                 ),
                 manifest={
                     "fingerprint": "9f2c41d07a55e310",
@@ -171,8 +178,19 @@ def study(
     return replays, pd.DataFrame(rows), threshold
 
 
-def page(path, *studies, claims: Sequence[str], warnings: Sequence[str] = ()) -> dict:
-    """Build the page of ``studies`` at ``path`` and return its verdict document."""
+def page(
+    path,
+    *studies,
+    claims: Sequence[str],
+    warnings: Sequence[str] = (),
+    judged: Mapping | None = None,
+    **more,
+) -> dict:
+    """Build the page of ``studies`` at ``path``; return its verdict.
+
+    ``judged`` and ``more``: further arguments of ``judge`` and of ``build``. Emulated score rows
+    are judged, and do not reach the page but by their verdicts.
+    """
     scores = pd.concat([rows for _, rows, _ in studies], ignore_index=True)
     thresholds = {threshold["regime"]: threshold for _, _, threshold in studies}
     verdict = judge(
@@ -183,16 +201,18 @@ def page(path, *studies, claims: Sequence[str], warnings: Sequence[str] = ()) ->
         horizon_s=HORIZON_S,
         replay_s=170,
         baselines=["fixed_h_256"],
+        **(judged or {}),
     )
     build(
         path,
         verdict=verdict,
-        scores=scores,
+        scores=scores[scores["tier"] != "emulator"],
         replays=[replay for replays, _, _ in studies for replay in replays],
         thresholds=thresholds,
-        merge_s=MERGE_S,
-        merge_tolerance_s=LIMITS.merge_tolerance_s,
+        merges=dict.fromkeys(thresholds, PLAN),
+        horizon_s=HORIZON_S,
         config_text="run: synthetic\nhorizon_s: 100\n",
         warnings=warnings,
+        **more,
     )
     return verdict

@@ -4,8 +4,9 @@ import re
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from report.synthetic import HORIZON_S, page, study
+from report.synthetic import HORIZON_S, PLAN, page, study
 
+from safesync.protocol.published import read_figures
 from safesync.protocol.verdict import judge
 from safesync.report import tables
 from safesync.report.figures.base import Colours
@@ -60,7 +61,7 @@ def test_loads_nothing(built):
 def test_holds_every_figure_with_an_alternative_text(built):
     _, text, _ = built
     names = {name.rpartition("-")[2] for name in figures(text)}
-    assert names == {"timeline", "windows", "latency", "envelope", "decomposition"}
+    assert names == {"timeline", "client", "windows", "latency", "envelope", "decomposition"}
     labels = re.findall(r'class="plot"[^>]*aria-label="([^"]+)"', text)
     assert len(labels) == len(figures(text))
     assert all(len(label) > 40 for label in labels)
@@ -110,8 +111,8 @@ def test_verdicts_of_a_tier_without_traces_are_shown(tmp_path):
         scores=scores,
         replays=replays,
         thresholds={"bursty": threshold},
-        merge_s=8.0,
-        merge_tolerance_s=0.25,
+        merges={"bursty": PLAN},
+        horizon_s=HORIZON_S,
         config_text="",
     )
     text = path.read_text(encoding="utf-8")
@@ -210,8 +211,8 @@ def test_row_labels_that_stand_twice_leave_out_no_more(tmp_path):
         scores=scores.set_axis([0] * len(scores)),
         replays=replays,
         thresholds={"bursty": threshold},
-        merge_s=8.0,
-        merge_tolerance_s=0.25,
+        merges={"bursty": PLAN},
+        horizon_s=HORIZON_S,
         config_text="",
     )
     assert "1 replay is left out" in captions(path.read_text(encoding="utf-8"))["envelope"]
@@ -231,8 +232,117 @@ def test_a_page_whose_replays_are_all_invalid_says_why_it_has_no_figure(tmp_path
     path = tmp_path / "index.html"
     page(path, invalid_study(lambda rows: rows["valid"]), claims=["wa_forecast"])
     text = path.read_text(encoding="utf-8")
-    assert figures(text) == {}
+    assert list(figures(text)) == ["figure-1-client"]
     assert "No figure of replays draws the 18 that are invalid" in text
+
+
+def test_an_invalid_replay_keeps_its_strip_and_is_marked(tmp_path):
+    path = tmp_path / "index.html"
+    bad = invalid_study(lambda rows: (rows["policy"] == "wa_forecast") & (rows["seed"] == 23))
+    page(path, bad, claims=["wa_forecast"])
+    first, second, _ = figures(path.read_text(encoding="utf-8"))["figure-1-client"]
+    labels = [[a["text"] for a in v["layout"]["annotations"]] for v in (first, second)]
+    assert "wa_forecast \u00b7 \u2717 invalid" in labels[0]
+    assert "wa_forecast" in labels[1]
+
+
+def test_client_and_timeline_share_their_axis(built):
+    _, text, _ = built
+    shared = re.findall(r'data-figure="figure-1-(\w+)" data-axis="time"', text)
+    assert shared == ["timeline", "client"]
+    drawn = figures(text)
+    ranges = {
+        tuple(variant["layout"]["xaxis"]["range"])
+        for name in shared
+        for variant in drawn[f"figure-1-{name}"]
+    }
+    assert ranges == {(0, HORIZON_S)}
+
+
+def regimes(count: int) -> list[tuple]:
+    found = []
+    for place in range(count):
+        replays, scores, threshold = study(blocks=1, draws=3, regime=f"regime_{place}")
+        found.append((replays, scores, threshold))
+    return found
+
+
+def test_several_regimes_stay_small_and_can_be_navigated(tmp_path):
+    path = tmp_path / "index.html"
+    found = regimes(6)
+    verdict = page(path, *found, claims=["wa_forecast"])
+    text = path.read_text(encoding="utf-8")
+    assert all(len(replays) == 9 for replays, _, _ in found)
+    assert path.stat().st_size < 10e6
+    own = without_plotly(text)
+    ids = set(re.findall(r'\bid="([^"]+)"', own))
+    links = re.findall(r'href="#([^"]+)"', own)
+    assert set(links) <= ids
+    assert {f"regime-{k}" for k in range(1, 7)} <= set(links)
+    assert {f"figure-{k}-client" for k in range(1, 7)} <= set(links)
+    glance = own[own.index('class="glance"') : own.index('<table class="verdicts">')]
+    said = re.findall(r'badge-(\w+)"', glance)
+    assert said == [result["verdict"].lower() for result in verdict["verdicts"]]
+    assert own.index('class="glance"') < own.index('id="regime-1"')
+
+
+def test_one_regime_needs_no_glance(built):
+    assert 'class="glance"' not in built[1]
+
+
+def test_regimes_stand_in_the_order_of_their_thresholds(tmp_path):
+    path = tmp_path / "index.html"
+    page(path, *reversed(regimes(3)), claims=["wa_forecast"])
+    found = re.findall(r'<h2 id="regime-\d-title">(\w+)', path.read_text(encoding="utf-8"))
+    assert found == ["regime_2", "regime_1", "regime_0"]
+
+
+def test_load_background_and_study_stand_in_their_regime(tmp_path):
+    facts = {
+        "regime": "bursty",
+        "seed": 23,
+        "requests": 275,
+        "span_s": 100.0,
+        "family": {"family": "poisson", "rate_rps": 2.75},
+        "tokens": {
+            "prompt": {"law": "fixed", "tokens": 64},
+            "output": {"law": "fixed", "tokens": 3},
+        },
+        "trace": None,
+        "scaling": "none",
+        "clipped_prompts": 0,
+        "clipped_outputs": 0,
+    }
+    path = tmp_path / "index.html"
+    page(
+        path,
+        study(blocks=1, draws=3),
+        claims=["wa_forecast"],
+        arrivals=[facts, facts | {"regime": "another", "family": {"family": "none of ours"}}],
+        backgrounds={
+            "bursty": {"load": {"processes": 2, "disk_bytes_per_s": 2e7}, "training": None}
+        },
+        published=read_figures("resources/published/figures.csv"),
+    )
+    text = path.read_text(encoding="utf-8")
+    assert "Simulated, family poisson." in text
+    assert "Answers: 3 tokens each." in text
+    assert "without merges alike: load: processes 2, load: disk bytes per s 20,000,000." in text
+    begin = text.index("Beside the published study")
+    table = text[begin : text.index("</table>", begin)]
+    cells = re.findall(r"<td>(.*?)</td>", table)
+    assert cells[0] == "1.58 to 1.75"
+    assert re.fullmatch(r"\d\.\d\d to \d\.\d\d", cells[1])
+    assert "not published" in cells
+
+
+def test_merge_cost_says_what_a_whole_model_takes(built):
+    _, text, _ = built
+    # 1.9 GB in 24 rounds of a flag per rank: 23.75 models of 20 million parameters in 8.058 s
+    assert "holds 23.7 merges of the whole model" in text
+    assert "merging it once takes 0.34 s here" in text
+    begin = text.index('aria-label="Cost per merge')
+    assert "<td>0.61</td>" in text[begin : text.index("</tr>", text.index("<tbody>", begin))]
 
 
 def test_words_of_the_page(built):

@@ -28,6 +28,8 @@ def merges(**changes):
         "start_s": 10.02,
         "end_s": 18.1,
         "rounds": 7,
+        "reduce_s": 1.25,
+        "optimizer_s": 0.1,
         "reduced_bytes": 100,
         "written_bytes": 200,
     }
@@ -46,13 +48,15 @@ LAG = pd.DataFrame({"t_s": [0.0, 0.05], "lag_s": [0.001, 0.003]})
 def test_figures_of_a_known_measurement(tmp_path):
     late = np.full(200, 0.001)
     late[:3] = 0.5
-    found = figures(requests(late), merges(), telemetry(), LAG)
+    found = figures(requests(late), merges(), telemetry(), LAG, [])
     assert found["lateness_p50_s"] == pytest.approx(0.001)
     assert found["lateness_p99_s"] == pytest.approx(0.5)
     assert found["merge_start_error_s"] == pytest.approx(0.1)
     assert found["merge_seconds"] == pytest.approx(8.08 + 8.0)
     assert found["merge_longest_s"] == pytest.approx(8.08)
     assert found["reduced_bytes"] == 200
+    assert found["reduced_bytes_per_s"] == pytest.approx(200 / 16.08)
+    assert found["merge_delay_s"] == pytest.approx((2.5 + 0.2) / 14)
     assert found["prefix_hits"] == 0
     assert found["never_sent"] == found["failed"] == 0
     write_document(tmp_path / "a.json", found)
@@ -61,16 +65,29 @@ def test_figures_of_a_known_measurement(tmp_path):
 def test_a_request_that_was_never_sent_is_infinitely_late():
     late = np.zeros(100)
     late[[3, 4]] = np.nan
-    found = figures(requests(late), MERGES.empty(), telemetry(), LAG)
+    found = figures(requests(late), MERGES.empty(), telemetry(), LAG, [])
     assert found["never_sent"] == 2
     assert found["lateness_p99_s"] is None
     assert found["merge_rounds_min"] == 0
+    assert found["merge_delay_s"] is found["reduced_bytes_per_s"] is None
+
+
+def test_figures_of_the_background_are_those_of_all_its_processes():
+    did = {"seconds": 10.0, "cpu_s": 5.0, "sent_bytes": 100, "written_bytes": 0, "fsync_s": 0.25}
+    island = {"seconds": 10.0, "cpu_s": 4.0, "steps": 80}
+    found = figures(requests(np.zeros(3)), merges(), telemetry(), LAG, [did, did, island])
+    assert found["background_processes"] == 3
+    assert found["background_cpu_share"] == pytest.approx(1.4)
+    assert found["background_steps_per_s"] == pytest.approx(8.0)
+    assert found["background_network_bytes_per_s"] == pytest.approx(20.0)
+    assert found["background_disk_bytes_per_s"] == 0
+    assert found["background_fsync_s"] == 0.5
 
 
 def test_prefix_hits_count_from_the_start_of_load():
-    found = figures(requests(np.zeros(3)), merges(), telemetry((5.0, 6.0, 9.0)), LAG)
+    found = figures(requests(np.zeros(3)), merges(), telemetry((5.0, 6.0, 9.0)), LAG, [])
     assert found["prefix_hits"] == 4
-    found = figures(requests(np.zeros(3)), merges(), telemetry((np.nan,) * 3), LAG)
+    found = figures(requests(np.zeros(3)), merges(), telemetry((np.nan,) * 3), LAG, [])
     assert found["prefix_hits"] is None
 
 

@@ -5,7 +5,14 @@ import pandas as pd
 import pytest
 from paced_process import paced_server
 
-from safesync.sidecar.telemetry import METRICS, PERIOD_S, Telemetry, parse_metrics, with_loop_lag
+from safesync.sidecar.telemetry import (
+    METRICS,
+    PERIOD_S,
+    Telemetry,
+    kv_cache,
+    parse_metrics,
+    with_loop_lag,
+)
 from safesync.tables.telemetry import TELEMETRY
 
 PAGE = """\
@@ -18,6 +25,14 @@ vllm:generation_tokens_total{engine="0",model_name="m"} 1.25e+06
 vllm:e2e_request_latency_seconds_bucket{le="0.3",model_name="m"} 7.0
 vllm:kv_cache_usage_perc 0.5
 """
+
+
+def test_the_cache_is_read_from_the_info_metric():
+    page = 'vllm:cache_config_info{block_size="128",num_gpu_blocks="728",x="a"} 1.0\n'
+    assert kv_cache(PAGE + page) == {"block_size": 128, "blocks": 728}
+    untold = 'vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1.0\n'
+    assert kv_cache(untold) == {"block_size": 16, "blocks": None}
+    assert kv_cache("") == {"block_size": None, "blocks": None}
 
 
 def test_metrics_are_summed_over_engines_and_nothing_else_is_taken():

@@ -31,6 +31,7 @@ SMALL = {
     "corridor": {"h_min": 16, "h_max": 48, "step_s": 0.0625},
     "slo": {"threshold_s": 1.0},
     "seeds": {"calibration": [], "tune": [], "judge": [1]},
+    "learners": {"islands": 2, "layers": 1, "batch": 4},
     "policies": [{"id": "fixed_h_24", "policy": "fixed_h", "params": {"h": 24}}],
     "claims": [],
     "protocol": {"lateness_limit": 0.5, "loop_lag_limit_s": 1.0},

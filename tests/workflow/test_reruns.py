@@ -58,6 +58,9 @@ DECIDED_ANEW = {
     "budgets",
     "overlap",
     "measure wa_diloco 0",
+    "emulate wa_diloco",
+    "agreement",
+    "transfer",
     *JUDGED,
 }
 
@@ -69,7 +72,14 @@ EDITS = [
     ),
     pytest.param(
         (CONFIG, "threshold_s: 1.5", "threshold_s: 1.25"),
-        {"slo_threshold", *JUDGED},
+        {
+            "slo_threshold",
+            "emulate fixed_h_96",
+            "emulate wa_diloco",
+            "agreement",
+            "transfer",
+            *JUDGED,
+        },
         id="SLO threshold",
     ),
     pytest.param(
@@ -83,8 +93,20 @@ EDITS = [
         id="policy file",
     ),
     pytest.param(
-        (CONFIG, "draws: 1 ", "draws: 2 "),
-        {"measure matched_random_{budget} 1", *JUDGED},
+        (CONFIG, "  h: 96  #", "  h: 48  #"),
+        {
+            "train_learners",
+            "schedule_policy fixed_h_96",
+            "audit_causality fixed_h_96",
+            "measure fixed_h_96 0",
+            "emulate fixed_h_96",
+            *DECIDED_ANEW,
+        },
+        id="the learners' period",
+    ),
+    pytest.param(
+        (CONFIG, "draws: 1  # Draws", "draws: 2  # Draws"),
+        {"measure matched_random_{budget} 1", "agreement", "transfer", *JUDGED},
         id="one more draw",
     ),
     pytest.param(

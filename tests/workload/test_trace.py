@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from safesync.tables.arrivals import ARRIVALS
-from safesync.workload.cut import cut, slice_of
+from safesync.workload.cut import cut, free_slices, slice_of
 from safesync.workload.families import Mmpp2
 from safesync.workload.generate import generate
 from safesync.workload.importers.base import TraceError
@@ -116,6 +116,15 @@ def test_slices_are_dealt_by_seed_and_regime_and_a_seed_at_the_end_moves_none():
     for seed, seeds in ((3, [1, 2]), (1, [1, 2, 3])):
         with pytest.raises(ValueError, match="slice_of"):
             slice_of("bursty", seed, seeds, np.array([True, False, True]))
+
+
+def test_further_seeds_take_the_slices_that_are_left(steady):
+    _, facts = block(Trace(path=steady))
+    assert facts["trace"]["slices_in_window"] == 10
+    assert free_slices(facts["trace"], 4) == 6
+    holes = facts["trace"] | {"slices_without_requests": 5}
+    assert free_slices(holes, 4) == 1
+    assert free_slices(facts["trace"] | {"slices": "overlapping"}, 1) == 0
 
 
 def test_stretching_multiplies_time_and_nothing_else(steady):

@@ -73,10 +73,20 @@ def captures(regime, seed):
     return ["nosync", "probe"] if (regime, seed) in CALIBRATED else ["nosync"]
 
 
+def repeats(policy):
+    """How often a policy's schedule is measured in a judged block, as draws 0, 1, ..."""
+    return CONFIG.controls.repeats.get(policy, 1)
+
+
 def known(regime, seed):
     """The replays of a block that the config alone tells: (policy, draw)."""
-    policies = MEASURED if (regime, seed) in JUDGED else []
-    return [(policy, 0) for policy in [*captures(regime, seed), *policies]]
+    if (regime, seed) in CALIBRATED:
+        return [(capture, 0) for capture in captures(regime, seed)]
+    return [
+        (policy, draw)
+        for policy in [*captures(regime, seed), *MEASURED]
+        for draw in range(repeats(policy))
+    ]
 
 
 def drawn(regime, seed):

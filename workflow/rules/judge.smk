@@ -62,7 +62,10 @@ rule score:
         machine=1,
     params:
         replays=lambda wildcards: replays(*block(wildcards)[0]),
-        measured_with=MEASURED_WITH,
+        measured_with=lambda wildcards: [
+            measured_with(wildcards.regime, policy)
+            for policy, _ in replays(*block(wildcards)[0])
+        ],
         kind=lambda wildcards: CONFIG.regimes[wildcards.regime].kind,
         role=lambda wildcards: role(wildcards.seed),
         corridor=plain(CONFIG.corridor),
@@ -83,7 +86,7 @@ rule overlap:
             policy=POLICIES,
         ),
         script="scripts/overlap.py",
-        library=library("protocol.overlap"),
+        library=library("protocol.overlap", "policies.schedule"),
     output:
         overlap="results/{run}/overlap/regime_{regime}/seed_{seed}.parquet",
     log:
@@ -116,8 +119,28 @@ rule judge:
         thresholds=expand(
             "results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes
         ),
+        emulated=expand(
+            "results/{{run}}/scores/tier_emulator/policy_{policy}.parquet",
+            policy=POLICIES,
+        ),
+        models=expand(
+            "results/{{run}}/model/regime={regime}/model.json", regime=CONFIG.regimes
+        ),
+        agreements=expand(
+            "results/{{run}}/agreement_summary/regime={regime}.json",
+            regime=CONFIG.regimes,
+        ),
+        transfers=expand(
+            "results/{{run}}/transfer/regime={regime}.json", regime=CONFIG.regimes
+        ),
+        trainings=trainings,
         script="scripts/judge.py",
-        library=library("protocol.verdict", "protocol.causality"),
+        library=library(
+            "protocol.verdict",
+            "protocol.causality",
+            "protocol.transfer",
+            "protocol.parity",
+        ),
     output:
         verdict="results/{run}/verdict.json",
     log:
@@ -128,6 +151,8 @@ rule judge:
         machine=1,
     params:
         protocol=plain(CONFIG.protocol),
+        parity_margin=CONFIG.parity.margin,
+        regimes=list(CONFIG.regimes),
         claims=CONFIG.claims,
         baselines=[
             name for name, entry in POLICIES.items() if entry.policy == "fixed_h"

@@ -1,23 +1,92 @@
-# REQUIRED INPUTS   none
+# REQUIRED INPUTS   none (train_learners); schedule (train_on_schedule)
 # OUTPUTS           learners = results/{run}/learners/seed={seed}/part.parquet
-# Progress of the training islands by inner step, which policies read as their training signal.
+#                   training = results/{run}/training/regime=…/seed=…/policy=…/draw=…/training_seed=…/part.parquet
+# Real DiLoCo runs of a small model. A run that was stopped is taken up at its last merge.
+from safesync.learners.corpus import slot_of
+
+TRAINED_WITH = {
+    key: value for key, value in plain(CONFIG.learners).items() if key != "h"
+}
+INNER_STEPS = round(CONFIG.horizon_s / CONFIG.corridor.step_s)
 
 
-rule learner_curve:
+def data_of(seed):
+    """The part of the corpus that is this seed's own, and how many parts there are."""
+    seeds = CONFIG.seeds
+    every = [*seeds.calibration, *seeds.tune, *seeds.judge, *CONFIG.parity.seeds]
+    return slot_of(int(seed), every)
+
+
+def trainings(wildcards):
+    """Training runs on the schedules of the claims, of fixed_h and of matched-random ones."""
+    baselines = [name for name in MEASURED if POLICIES[name].policy == "fixed_h"]
+    alike = [(policy, 0) for policy in dict.fromkeys([*CONFIG.claims, *baselines])]
+    return [
+        f"results/{RUN}/training/regime={regime}/seed={seed}/policy={policy}/draw={draw}/training_seed={training_seed}/part.parquet"
+        for training_seed in CONFIG.parity.seeds
+        for regime, seed in JUDGED
+        for policy, draw in [
+            *alike,
+            *(
+                (control(budget), draw)
+                for budget in budgets(regime, seed)
+                for draw in range(CONFIG.parity.draws)
+            ),
+        ]
+    ]
+
+
+# Progress of the islands by inner step, at a fixed period, which policies read as their training
+# signal.
+rule train_learners:
     input:
-        script="scripts/learner_curve.py",
+        script="scripts/train_learners.py",
         library=library("learners"),
     output:
         learners="results/{run}/learners/seed={seed}/part.parquet",
     log:
-        "results/{run}/logs/learner_curve/seed={seed}.log",
+        "results/{run}/logs/train_learners/seed={seed}.log",
     benchmark:
-        "results/{run}/benchmarks/learner_curve/seed={seed}.tsv"
+        "results/{run}/benchmarks/train_learners/seed={seed}.tsv"
+    threads: CONFIG.learners.islands
     resources:
         machine=1,
     params:
-        islands=CONFIG.learners.islands,
-        steps=int(round(CONFIG.horizon_s / CONFIG.corridor.step_s)),
-        step_s=CONFIG.corridor.step_s,
+        training=TRAINED_WITH,
+        h=CONFIG.learners.h,
+        steps=INNER_STEPS,
+        data=lambda wildcards: data_of(wildcards.seed),
     script:
-        "../../scripts/learner_curve.py"
+        "../../scripts/train_learners.py"
+
+
+# Does a schedule train as well as others of its budget? The same data and the same steps for all.
+rule train_on_schedule:
+    input:
+        schedule="results/{run}/schedule/regime={regime}/seed={seed}/policy={policy}/part.parquet",
+        script="scripts/train_on_schedule.py",
+        library=library("learners", "placement"),
+    output:
+        training="results/{run}/training/regime={regime}/seed={seed}/policy={policy}/draw={draw}/training_seed={training_seed}/part.parquet",
+    log:
+        "results/{run}/logs/train_on_schedule/regime={regime}/seed={seed}/policy={policy}/draw={draw}/training_seed={training_seed}.log",
+    benchmark:
+        "results/{run}/benchmarks/train_on_schedule/regime={regime}/seed={seed}/policy={policy}/draw={draw}/training_seed={training_seed}.tsv"
+    wildcard_constraints:
+        training_seed=r"\d+",
+    threads: CONFIG.parity.islands
+    resources:
+        machine=1,
+    params:
+        training={
+            **TRAINED_WITH,
+            "islands": CONFIG.parity.islands,
+            "batch": CONFIG.parity.batch,
+        },
+        steps=INNER_STEPS,
+        data=lambda wildcards: data_of(wildcards.training_seed),
+        corridor=plain(CONFIG.corridor),
+        merge_s=CONFIG.merge.merge_s,
+        horizon_s=CONFIG.horizon_s,
+    script:
+        "../../scripts/train_on_schedule.py"

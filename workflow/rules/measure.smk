@@ -6,6 +6,12 @@
 # measurement raises MEASUREMENT_VERSION instead.
 from safesync.sidecar.version import MEASUREMENT_VERSION
 
+# what an island's inner step depends on
+INNER_STEP = (
+    *("layers", "width", "heads", "context", "batch", "device"),
+    *("lr", "warm_up_steps", "weight_decay", "clip"),
+)
+
 
 def measured(section, *unmeasured):
     """A section without the keys that can't change what is measured."""
@@ -14,13 +20,38 @@ def measured(section, *unmeasured):
     }
 
 
-MEASURED_WITH = {
-    "horizon_s": CONFIG.horizon_s,
-    "sidecar": measured(CONFIG.sidecar, "port", "start_timeout_s"),
-    "client": plain(CONFIG.client),
-    "merge": measured(CONFIG.merge, "end_tolerance_s"),
-    "model": CONFIG.model.name,
-}
+def background(wanted):
+    """What runs beside a regime's measurements; islands that train come with their sizes."""
+    section = plain(wanted.background)
+    if section.pop("training") == "learners":
+        section["training"] = {
+            "settings": {key: getattr(CONFIG.learners, key) for key in INNER_STEP},
+            "step_s": CONFIG.corridor.step_s,
+            "decay_steps": int(round(CONFIG.horizon_s / CONFIG.corridor.step_s)),
+        }
+    return section
+
+
+def measured_with(regime, policy):
+    """The settings of a policy's measurements in a regime, as their manifests repeat them."""
+    wanted = CONFIG.regimes[regime]
+    style = POLICIES[policy].style if policy in POLICIES else "blocking"
+    merge = measured(CONFIG.merge, "end_tolerance_s") | {
+        "ranks": wanted.ranks or CONFIG.merge.ranks,
+        "style": style,
+    }
+    if style != "throttled":
+        merge["bandwidth_bytes_per_s"] = None
+    if style != "overlapped":
+        del merge["passes"]
+    return {
+        "horizon_s": CONFIG.horizon_s,
+        "sidecar": measured(CONFIG.sidecar, "port", "start_timeout_s"),
+        "client": plain(CONFIG.client),
+        "merge": merge,
+        "background": background(wanted),
+        "model": CONFIG.model.name,
+    }
 
 
 rule measure:
@@ -47,11 +78,7 @@ rule measure:
         + 5,
     params:
         version=MEASUREMENT_VERSION,
-        horizon_s=CONFIG.horizon_s,
-        sidecar=MEASURED_WITH["sidecar"],
         cores=plain(CONFIG.cores),
-        client=plain(CONFIG.client),
-        merge=MEASURED_WITH["merge"],
-        model=CONFIG.model.name,
+        settings=lambda wildcards: measured_with(wildcards.regime, wildcards.policy),
     script:
         "../../scripts/measure.py"

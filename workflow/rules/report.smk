@@ -19,9 +19,20 @@ rule report:
         verdict="results/{run}/verdict.json",
         scores=rules.judge.input.scores,
         overlap=rules.judge.input.overlap,
+        agreements=expand(
+            "results/{{run}}/agreement/regime={regime}/part.parquet",
+            regime=CONFIG.regimes,
+        ),
+        transfers=rules.judge.input.transfers,
+        trainings=trainings,
         thresholds=expand(
             "results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes
         ),
+        arrivals=[
+            f"results/{RUN}/arrivals/regime={regime}/seed={seed}/part.parquet"
+            for regime, seed in BLOCKS
+        ],
+        published="resources/published/figures.csv",
         script="scripts/report.py",
         library=library("report"),
         templates=sorted(map(str, Path("src/safesync/report/templates").glob("*"))),

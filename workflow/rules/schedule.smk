@@ -50,6 +50,7 @@ rule schedule_policy:
         policy=lambda wildcards: POLICIES[wildcards.policy].policy,
         file=lambda wildcards: POLICIES[wildcards.policy].file,
         params=lambda wildcards: plain(POLICIES[wildcards.policy])["params"],
+        repeats=lambda wildcards: repeats(wildcards.policy),
         signals=plain(CONFIG.signals),
         corridor=plain(CONFIG.corridor),
         merge_s=CONFIG.merge.merge_s,
@@ -131,7 +132,7 @@ checkpoint budgets:
             policy=CONFIG.claims,
         ),
         script="scripts/budgets.py",
-        library=library("tables"),
+        library=library("policies.schedule"),
     output:
         budgets="results/{run}/budgets/regime={regime}/seed={seed}.json",
     log:

@@ -6,7 +6,8 @@ knows nothing of policies, and judges nothing.
 
 - `Trace`, `Windows`: what arrives, and when merges contend.
 - `EngineModel` (`read_model`, `write_model`): a sidecar in a regime, calibrated.
-- `simulate`: one replay with every time; `latencies`: many replays of one trace, fast.
+- `simulate`: one replay with every time; `latencies`: many replays of one trace, fast;
+  `simulate_stream`: a trace of any length, in parts.
 - `calibrate`: an `EngineModel` from nosync and probe captures, and how well it fits them.
 - `agreement`: the errors of emulated latencies against measured ones.
 
@@ -15,7 +16,7 @@ Nothing compiles on import; the first replay of a machine takes some seconds.
 
 from safesync.emulator.agreement import Agreement, LatencyError, agreement
 from safesync.emulator.calibrate import Calibration, Fit, Probe, calibrate
-from safesync.emulator.engine import Latencies, Replay, Trace, latencies, simulate
+from safesync.emulator.engine import Latencies, Replay, Trace, latencies, simulate, simulate_stream
 from safesync.emulator.model import (
     Contention,
     EngineModel,
@@ -47,5 +48,6 @@ __all__ = [
     "latencies",
     "read_model",
     "simulate",
+    "simulate_stream",
     "write_model",
 ]

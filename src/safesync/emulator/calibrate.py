@@ -5,7 +5,8 @@
 2. Contention: what the probes' steps took inside windows beyond that (`contention`).
 3. Client overhead: the fixed latency at which the median error of emulated TTFT is zero.
 
-Then both kinds of capture are emulated, and the errors reported: in-sample, so they flatter.
+Then both kinds of capture are emulated, and the errors reported: in-sample, which flatters, and
+held out, each part of a capture predicted by what the others say (`heldout`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,14 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from safesync.emulator.agreement import Agreement, agreement
-from safesync.emulator.contention import contended, factor_by_window, fit_contention
+from safesync.emulator.contention import (
+    MIN_WINDOWS,
+    contended,
+    factor_by_window,
+    fit_contention,
+)
 from safesync.emulator.engine import Trace, simulate
+from safesync.emulator.heldout import answered, nosync_held_out, probe_held_out
 from safesync.emulator.iterations import iterations
 from safesync.emulator.model import EngineModel, Limits
 from safesync.emulator.step_time import fit_step_time
@@ -39,7 +46,7 @@ class Probe:
 
 
 class Fit(BaseModel):
-    """How well a model fits the captures that it comes from (in-sample)."""
+    """How well a model fits the captures that it comes from, and predicts parts held out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,10 +63,35 @@ class Fit(BaseModel):
     contended_steps: int = Field(description="Steps of the probe captures that meet a window.")
     windows: int = Field(description="Merge windows of the probe captures.")
     factor_by_window: tuple[float, ...] = Field(
-        description="The factor fitted to each window by itself, of those that met steps enough."
+        description="Time inside over the work done there, of each window that met steps enough."
     )
+    contention_error: float | None = Field(
+        None,
+        description="Standard error of the contention, as a share, from how windows differ; null: "
+        "fewer than three windows met steps enough.",
+    )
+    most_sequences: int = Field(description="Largest batch of any capture, sequences.")
     nosync: tuple[Agreement, ...] = Field(description="Emulated against each nosync capture.")
     probe: tuple[Agreement, ...] = Field(description="Emulated against each probe capture.")
+    nosync_held_out: Agreement | None = Field(
+        None,
+        description="Emulated against the nosync captures, each half by a step time fitted to the "
+        "others; null: a half shows too little.",
+    )
+    probe_held_out: Agreement | None = Field(
+        None,
+        description="Emulated against the probes' requests that met a window, each window by the "
+        "contention of all others; null: too few windows.",
+    )
+
+    def beyond(self, most_sequences: int) -> str | None:
+        """Return a sentence when a replay's batch exceeds what the captures held, else None."""
+        if most_sequences <= self.most_sequences:
+            return None
+        return (
+            f"the replay runs up to {most_sequences} sequences at once, the captures at most "
+            f"{self.most_sequences}: its longest steps are extrapolated."
+        )
 
 
 @dataclass(frozen=True)
@@ -79,17 +111,25 @@ def calibrate(
     regime: str,
     context: bool = False,
     growth: bool = False,
+    preemptions: int = 0,
 ) -> Calibration:
     """Fit an EngineModel to captures of one sidecar in one regime.
 
     nosync: REQUESTS of captures without merges, with chunk times. probes: captures with merges.
     limits: the server's settings; they are not fitted. sidecar, regime: the model's identity.
     context: fit a cost per cached token too (it needs prompts or answers of many lengths).
-    growth: fit the growth of the contention factor with the batch.
+    growth: fit the growth of the contention factor with the batch. preemptions: how many the
+    servers counted in all captures (`preemptions_total` of TELEMETRY).
 
     ValueError, one sentence: too few requests or steps, batches too alike to tell the costs apart,
-    or probes without merges or whose merges met too few steps.
+    probes without merges or whose merges met too few steps, or a preempted sequence: steps are
+    told apart by the rhythm of tokens, which it breaks.
     """
+    if preemptions:
+        raise ValueError(
+            f"the captures' servers preempted sequences {preemptions} times, which hides their "
+            "engine steps; expected captures whose KV cache never runs full."
+        )
     requests = sum(int((capture["status"] == "ok").sum()) for capture in nosync)
     if requests < MIN_REQUESTS:
         raise ValueError(
@@ -103,11 +143,10 @@ def calibrate(
         )
     budget = limits.max_num_batched_tokens
     steps = [iterations(capture, budget) for capture in nosync]
+    probed = [iterations(probe.requests, budget) for probe in probes]
     step, residual_s, hiccups = fit_step_time(steps, context)
-    slowed = [
-        contended(iterations(probe.requests, budget), Windows.measured(probe.merges), step)
-        for probe in probes
-    ]
+    windows = [Windows.measured(probe.merges) for probe in probes]
+    slowed = [contended(seen, during, step) for seen, during in zip(probed, windows, strict=True)]
     contention = fit_contention(slowed, growth)
     model = EngineModel(
         sidecar=sidecar,
@@ -119,6 +158,7 @@ def calibrate(
     )
     model = model.model_copy(update={"client_overhead_s": _fit_overhead(nosync, model)})
     quantiles = np.quantile(residual_s, [0.05, 0.50, 0.95])
+    factors = factor_by_window(slowed)
     return Calibration(
         model,
         Fit(
@@ -130,10 +170,19 @@ def calibrate(
             hiccups=hiccups,
             contended_steps=sum(met.inside_s.size for met in slowed),
             windows=sum(len(probe.merges) for probe in probes),
-            factor_by_window=factor_by_window(slowed),
+            factor_by_window=factors,
+            contention_error=contention.spread / np.sqrt(len(factors))
+            if len(factors) >= MIN_WINDOWS
+            else None,
+            most_sequences=max(int((s.decodes + s.prefills).max()) for s in (*steps, *probed)),
             nosync=tuple(_compare(capture, Windows.none(), model) for capture in nosync),
             probe=tuple(
-                _compare(probe.requests, Windows.measured(probe.merges), model) for probe in probes
+                _compare(probe.requests, during, model)
+                for probe, during in zip(probes, windows, strict=True)
+            ),
+            nosync_held_out=nosync_held_out(nosync, steps, model, context),
+            probe_held_out=probe_held_out(
+                [probe.requests for probe in probes], windows, slowed, model, growth
             ),
         ),
     )
@@ -152,18 +201,12 @@ def _fit_overhead(captures: Sequence[pd.DataFrame], model: EngineModel) -> float
 
 
 def _ttft_error_s(capture: pd.DataFrame, model: EngineModel) -> np.ndarray:
-    rows = _answered(capture)
+    rows = answered(capture)
     emulated = simulate(Trace.from_rows(rows), Windows.none(), model)
     succeeded = (rows["status"] == "ok").to_numpy()
     return (rows["first_token_s"].to_numpy() - emulated.first_token_s)[succeeded]
 
 
 def _compare(capture: pd.DataFrame, windows: Windows, model: EngineModel) -> Agreement:
-    emulated = simulate(Trace.from_rows(_answered(capture)), windows, model)
+    emulated = simulate(Trace.from_rows(answered(capture)), windows, model)
     return agreement(capture, emulated.to_requests())
-
-
-def _answered(capture: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows whose load on the engine is known, by arrival."""
-    known = capture["prompt_tokens"].notna() & (capture["output_tokens"] > 0)
-    return capture[known].sort_values("arrival_s", kind="stable")

@@ -1,25 +1,30 @@
 """The contention of merge windows out of probe captures.
 
 A step of `d` seconds that spends `o` of them inside windows, and would take `w` without contention,
-did `w - (d - o)` of its work inside, as the engine integrates it. The factor is the sum of `o` over
-the sum of that work, for all steps that meet a window; its growth with each further sequence is
-fitted to the steps that lie wholly inside.
+did `i = w - (d - o)` of its work inside, as the engine integrates it. Then `o` is about
+
+    factor * i + delay * i / w  (+ growth * i * further sequences, where asked for)
+
+fitted to all steps that meet a window by least squares with weights `1 / w`, which keep the total
+for those wholly inside. The delay is there because short steps suffer more than long ones: whoever
+is woken on busy cores waits for a turn, once per step, however much it then has to do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import nnls
 
-from safesync.emulator.costs import fit_costs
 from safesync.emulator.iterations import Iterations
 from safesync.emulator.model import Contention, StepTime
 from safesync.emulator.windows import Windows
 
 MIN_CONTENDED = 20
-_ROUNDING_S = 1e-9
-_LEAST_FACTOR = 1e-3  # a factor has to be above 0, which a fit that is all growth may not give
+MIN_WINDOWS = 3  # of which a spread can be told
+_LEAST_FACTOR = 1e-3  # a factor has to be above 0, which a fit that is all delay may not give
 
 
 @dataclass(frozen=True)
@@ -28,9 +33,21 @@ class Contended:
 
     inside_s: np.ndarray  # time spent inside windows
     work_s: np.ndarray  # uncontended time of the part done inside
+    alone_s: np.ndarray  # uncontended time of the whole step
     sequences: np.ndarray
-    wholly: np.ndarray  # bool: nothing of the step lies outside
     window: np.ndarray  # the window in which the step ends, or the last before
+
+    def without(self, window: int) -> Contended:
+        """Return the steps of all other windows."""
+        return self._rows(self.window != window)
+
+    def by_window(self) -> list[Contended]:
+        """Return the steps of each window that met at least MIN_CONTENDED of them."""
+        each = [self._rows(self.window == window) for window in np.unique(self.window)]
+        return [steps for steps in each if steps.window.size >= MIN_CONTENDED]
+
+    def _rows(self, chosen: np.ndarray) -> Contended:
+        return Contended(**{name: column[chosen] for name, column in vars(self).items()})
 
 
 def contended(steps: Iterations, windows: Windows, step: StepTime) -> Contended:
@@ -44,46 +61,60 @@ def contended(steps: Iterations, windows: Windows, step: StepTime) -> Contended:
     return Contended(
         inside_s=inside_s[used],
         work_s=(alone_s - outside_s)[used],
+        alone_s=alone_s[used],
         sequences=(steps.decodes + steps.prefills)[used],
-        wholly=(outside_s <= _ROUNDING_S)[used],
         window=window[used],
     )
 
 
-def fit_contention(captures: list[Contended], growth: bool) -> Contention:
-    """Return the factor on work inside windows, with `growth` also its increase with the batch.
+def fit_contention(captures: Sequence[Contended], growth: bool) -> Contention:
+    """Return the contention of work inside windows, with `growth` also its increase with the batch.
 
     captures: of each probe. ValueError, one sentence: fewer than MIN_CONTENDED steps met a window,
     or none of them can show growth.
     """
-    inside_s = np.concatenate([steps.inside_s for steps in captures])
-    work_s = np.concatenate([steps.work_s for steps in captures])
-    if inside_s.size < MIN_CONTENDED or work_s.sum() <= 0:
+    inside_s, alone_s = (
+        np.concatenate([getattr(steps, name) for steps in captures])
+        for name in ("inside_s", "alone_s")
+    )
+    causes = np.concatenate([_causes(steps) for steps in captures])
+    if inside_s.size < MIN_CONTENDED or causes[:, 0].sum() <= 0:
         raise ValueError(
             f"the probes' merges met {inside_s.size} engine steps that can be timed, too few to "
             f"fit contention; expected at least {MIN_CONTENDED}."
         )
-    if not growth:
-        return Contention(factor=inside_s.sum() / work_s.sum())
-    wholly = np.concatenate([steps.wholly for steps in captures])
-    further = np.concatenate([steps.sequences for steps in captures])[wholly] - 1
-    if np.unique(further).size < 2:
+    if growth and np.unique(np.concatenate([steps.sequences for steps in captures])).size < 2:
         raise ValueError(
             "the probes' merges met engine steps of one batch size only, which show no growth of "
             "contention with the batch; expected several."
         )
-    work_s = work_s[wholly]
-    causes = np.column_stack([work_s, work_s * further])
-    (factor, per_sequence), _ = fit_costs(causes, inside_s[wholly])
-    return Contention(factor=max(factor, _LEAST_FACTOR), per_sequence=per_sequence)
+    weight = 1 / np.sqrt(alone_s)
+    fitted = causes if growth else causes[:, :2]
+    costs, _ = nnls(fitted * weight[:, None], inside_s * weight)
+    factor, delay_s, per_sequence = np.append(costs, np.zeros(3 - costs.size)).tolist()
+    contention = Contention(
+        factor=max(factor, _LEAST_FACTOR), delay_s=delay_s, per_sequence=per_sequence
+    )
+    return contention.model_copy(update={"spread": _spread(captures, contention)})
 
 
-def factor_by_window(captures: list[Contended]) -> tuple[float, ...]:
-    """Return the factor of each window by itself, where it met at least MIN_CONTENDED steps."""
-    factors = []
-    for steps in captures:
-        for window in np.unique(steps.window):
-            mine = steps.window == window
-            if mine.sum() >= MIN_CONTENDED:
-                factors.append(float(steps.inside_s[mine].sum() / steps.work_s[mine].sum()))
-    return tuple(factors)
+def factor_by_window(captures: Sequence[Contended]) -> tuple[float, ...]:
+    """Return the time inside over the work done there of each window with steps enough."""
+    windows = [window for steps in captures for window in steps.by_window()]
+    return tuple(float(steps.inside_s.sum() / steps.work_s.sum()) for steps in windows)
+
+
+def _causes(steps: Contended) -> np.ndarray:
+    """Return what factor, delay and growth are multiplied by, shape (steps, 3)."""
+    further = steps.sequences - 1
+    return np.column_stack([steps.work_s, steps.work_s / steps.alone_s, steps.work_s * further])
+
+
+def _spread(captures: Sequence[Contended], contention: Contention) -> float:
+    costs = [contention.factor, contention.delay_s, contention.per_sequence]
+    stretch = [
+        steps.inside_s.sum() / (_causes(steps) @ costs).sum()
+        for capture in captures
+        for steps in capture.by_window()
+    ]
+    return float(np.log(stretch).std(ddof=1)) if len(stretch) >= MIN_WINDOWS else 0.0

@@ -3,18 +3,20 @@
 Step time: t = base + per_decode * decodes + per_prefill_token * prefill tokens
              + per_context_token * tokens in the KV cache of the sequences in the step,
 integrated over time at rate 1 outside merge windows and 1 / factor inside them, so that a step
-across a window's edge is slowed only for its part inside. The engine sees a request one
-`client_overhead_s` after its arrival, and the client sees a token when its step ends. Where the
-overhead is put makes no difference to latencies (a request joins a batch, seen from the client,
-in the same instant either way); it moves the engine against the windows by that much.
+across a window's edge is slowed only for its part inside. The factor of a step is
+factor + per_sequence * (sequences - 1) + delay / t, times the stretch of the window. The engine
+sees a request one `client_overhead_s` after its arrival, and the client sees a token when its step
+ends. Where the overhead is put makes no difference to latencies (a request joins a batch, seen from
+the client, in the same instant either way); it moves the engine against the windows by that much.
 
-The engine is deterministic, and its cost is linear in the requests.
+The engine is deterministic, its cost is linear in the requests, and it lets go of Python's lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
@@ -25,6 +27,7 @@ from safesync.emulator.windows import Windows
 from safesync.tables.requests import REQUESTS
 
 _UNBOUNDED_BLOCKS = 2**40
+_UNTIMED = np.empty(0)  # where no time of single tokens is asked for
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,20 @@ class Trace:
             np.array(output_tokens, dtype=np.int64),
         )
 
+    def rows(self, chosen: np.ndarray) -> Trace:
+        """Return some of the requests, by a mask or by ascending positions."""
+        return Trace(*(getattr(self, column.name)[chosen] for column in fields(self)))
+
+    @classmethod
+    def joined(cls, *parts: Trace) -> Trace:
+        """Return the requests of parts that follow each other."""
+        return cls(
+            *(
+                np.concatenate([getattr(part, column.name) for part in parts])
+                for column in fields(cls)
+            )
+        )
+
     @classmethod
     def from_rows(cls, rows: pd.DataFrame) -> Trace:
         """Return the trace of an ARRIVALS table, or of what a REQUESTS table was sent."""
@@ -93,7 +110,8 @@ class Replay:
     """What one replay did. Times: float64, shape (requests,), seconds since t0, in trace order.
 
     token_s: time of every token, shape (sum of output tokens,), request after request; None
-    unless asked for. steps: engine steps; preemptions: sequences put back to the queue.
+    unless asked for. steps: engine steps; preemptions: sequences put back to the queue;
+    most_sequences: the largest batch.
     """
 
     trace: Trace
@@ -102,6 +120,7 @@ class Replay:
     token_s: np.ndarray | None
     steps: int
     preemptions: int
+    most_sequences: int
 
     @property
     def done_s(self) -> np.ndarray:
@@ -159,69 +178,149 @@ def simulate(trace: Trace, windows: Windows, model: EngineModel, *, chunks: bool
     ValueError: a request is longer than the model's context or KV cache allows, or a window's
     phase is not in the model.
     """
-    engine = _Engine(trace, model)
+    engine = _Engine(model, windows, trace.arrival_s.size)
     times = np.empty((2, trace.arrival_s.size))
-    token_s = np.empty(int(trace.output_tokens.sum()) if chunks else 0)
-    steps, preemptions = engine.run(windows, times, token_s)
-    first_s, last_s = times
-    return Replay(trace, first_s, last_s, token_s if chunks else None, steps, preemptions)
+    token_s = np.empty(int(trace.output_tokens.sum())) if chunks else _UNTIMED
+    engine.run(_Load(trace, model), times, token_s)
+    return engine.replay(trace, times, token_s if chunks else None)
 
 
-def latencies(trace: Trace, schedules: Sequence[Windows], model: EngineModel) -> Latencies:
+def simulate_stream(
+    traces: Iterable[Trace], windows: Windows, model: EngineModel
+) -> Iterator[Replay]:
+    """Yield the replay of one long trace that comes in parts, in the memory of two of them.
+
+    traces: the parts, in order. A Replay holds the requests that were done before the next part
+    begins, by arrival; those still in flight then come with a later one, so that all times are
+    those of one replay of the whole. `steps` and `preemptions` count from the Replay before,
+    `most_sequences` is the largest batch so far.
+
+    Raises ValueError as `simulate` does, and when a part begins before the one before it ends.
+    """
+    engine = _Engine(model, windows, model.limits.max_num_seqs)
+    flying, times = None, np.empty((2, 0))
+    for part, next_s in _with_next_arrival(traces):
+        trace = part if flying is None else Trace.joined(flying, part)
+        times = np.append(times, np.full((2, part.arrival_s.size), np.nan), axis=1)
+        engine.run(_Load(trace, model), times, _UNTIMED, next_s + model.client_overhead_s)
+        done = np.isfinite(times[1])
+        flying = trace
+        if done.any():
+            yield engine.replay(trace.rows(done), times[:, done], None)
+            engine.forget(done)
+            flying, times = None if done.all() else trace.rows(~done), times[:, ~done]
+
+
+def latencies(
+    trace: Trace, schedules: Sequence[Windows], model: EngineModel, *, threads: int = 1
+) -> Latencies:
     """Return the latencies of `trace` under each of `schedules`: the fast path, no tables.
 
-    Raises ValueError as `simulate` does.
+    threads: replays that run at once; what comes out does not depend on it. Raises ValueError as
+    `simulate` does.
     """
-    engine = _Engine(trace, model)
+    load = _Load(trace, model)
     times = np.empty((len(schedules), 2, trace.arrival_s.size))
-    unused = np.empty(0)
-    for row, windows in enumerate(schedules):
-        engine.run(windows, times[row], unused)
+
+    def replay_every(first: int) -> None:
+        for row in range(first, len(schedules), threads):
+            _Engine(model, schedules[row], trace.arrival_s.size).run(load, times[row], _UNTIMED)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(replay_every, range(threads)))
     times -= trace.arrival_s
     return Latencies(e2e_s=times[:, 1], ttft_s=times[:, 0])
 
 
-class _Engine:
-    """One trace and model in the kernel's types, checked once for any number of replays."""
+class _Load:
+    """A trace in the kernel's types, checked once for any number of replays."""
 
     def __init__(self, trace: Trace, model: EngineModel):
         _check_lengths(trace, model.limits)
-        self._ready_s = trace.arrival_s + model.client_overhead_s
-        self._lengths = np.stack([trace.prompt_tokens, trace.output_tokens])
-        self._token_at = np.cumsum(trace.output_tokens) - trace.output_tokens
-        step, limits = model.step, model.limits
-        self._step = kernel.Step(
-            step.base_s, step.per_decode_s, step.per_prefill_token_s, step.per_context_token_s
-        )
+        self.ready_s = trace.arrival_s + model.client_overhead_s
+        self.lengths = np.stack([trace.prompt_tokens, trace.output_tokens])
+        self.token_at = np.cumsum(trace.output_tokens) - trace.output_tokens
+
+
+class _Engine:
+    """One replay's settings and state, in the kernel's types."""
+
+    def __init__(self, model: EngineModel, windows: Windows, most_requests: int):
+        limits = model.limits
+        self._step = kernel.Step(**model.step.model_dump())
         self._bounds = kernel.Bounds(
             limits.max_num_seqs,
             limits.max_num_batched_tokens,
             limits.kv_blocks or _UNBOUNDED_BLOCKS,
             limits.block_size,
         )
-        self._factor = np.array([phase.factor for phase in model.contention])
-        self._per_sequence = np.array([phase.per_sequence for phase in model.contention])
+        self._windows = _contended(model, windows)
+        most = min(limits.max_num_seqs, most_requests)
+        self._now_s = -np.inf
+        self._slots = np.zeros((kernel.SLOT_ROWS, most), np.int64)
+        self._stack = np.zeros((2, most), np.int64)
+        self._count = np.zeros(kernel.COUNTS, np.int64)
+        self._count[kernel.FREE] = self._bounds.kv_blocks
 
-    def run(self, windows: Windows, times: np.ndarray, token_s: np.ndarray) -> tuple[int, int]:
-        phase = windows.phase
-        if phase.size and not 0 <= phase.min() <= phase.max() < self._factor.size:
-            raise ValueError(
-                f"windows name phases {np.unique(phase).tolist()}; the model has "
-                f"{self._factor.size}, numbered from 0."
-            )
-        contended = np.stack(
-            [windows.start_s, windows.end_s, self._factor[phase], self._per_sequence[phase]]
-        )
-        return kernel.replay(
-            self._ready_s,
-            self._lengths,
-            contended,
+    def run(self, load: _Load, times, token_s, until_s: float = np.inf) -> None:
+        """Go on with `load`, whose first requests are those that were not done before."""
+        self._now_s = kernel.replay(
+            self._now_s,
+            until_s,
+            self._slots,
+            self._stack,
+            self._count,
+            load.ready_s,
+            load.lengths,
+            self._windows,
             self._step,
             self._bounds,
             times,
             token_s,
-            self._token_at,
+            load.token_at,
         )
+
+    def replay(self, trace: Trace, times: np.ndarray, token_s: np.ndarray | None) -> Replay:
+        """Return what was done, in the public form."""
+        counted = (kernel.STEPS, kernel.PREEMPTIONS, kernel.PEAK)
+        return Replay(trace, *times, token_s, *(int(self._count[at]) for at in counted))
+
+    def forget(self, done: np.ndarray) -> None:
+        """Renumber the requests, those `done` (a mask) left out, and count from here on."""
+        number = np.cumsum(~done) - 1
+        running, stacked = self._count[kernel.RUNNING], self._count[kernel.STACK]
+        for held, size in ((self._slots[kernel.REQUEST], running), (self._stack[0], stacked)):
+            held[:size] = number[held[:size]]
+        self._count[kernel.HEAD] -= done.sum()
+        self._count[[kernel.DONE, kernel.STEPS, kernel.PREEMPTIONS]] = 0
+
+
+def _contended(model: EngineModel, windows: Windows) -> np.ndarray:
+    """Return the kernel's windows."""
+    phase, phases = windows.phase, len(model.contention)
+    if phase.size and not 0 <= phase.min() <= phase.max() < phases:
+        raise ValueError(
+            f"windows name phases {np.unique(phase).tolist()}; the model has {phases}, "
+            "numbered from 0."
+        )
+    slowed = np.array([[p.factor, p.per_sequence, p.delay_s] for p in model.contention])
+    return np.vstack([windows.start_s, windows.end_s, windows.stretch * slowed[phase].T])
+
+
+def _with_next_arrival(traces: Iterable[Trace]) -> Iterator[tuple[Trace, float]]:
+    """Yield each part with when the next one begins, infinity at the end."""
+    traces = iter(traces)
+    part = next(traces, None)
+    while part is not None:
+        following = next(traces, None)
+        next_s = np.inf if following is None else following.arrival_s[0]
+        if next_s < part.arrival_s[-1]:
+            raise ValueError(
+                f"a part of the trace begins at {next_s:.10g} s, before the last arrival of the "
+                f"part before it at {part.arrival_s[-1]:.10g} s; expected parts in order."
+            )
+        yield part, next_s
+        part = following
 
 
 def _check_lengths(trace: Trace, limits: Limits) -> None:

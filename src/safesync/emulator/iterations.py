@@ -37,6 +37,10 @@ class Iterations:
     context_tokens: np.ndarray
     whole: np.ndarray
 
+    def rows(self, chosen: np.ndarray) -> Iterations:
+        """Return some of the steps, by a mask."""
+        return Iterations(**{name: column[chosen] for name, column in vars(self).items()})
+
     @property
     def duration_s(self) -> np.ndarray:
         """Seconds of each step, NaN where its start could not be seen."""

@@ -33,12 +33,13 @@ import numpy as np
 PROMPT = 0
 OUTPUT = 1
 
-# Rows of `windows`, float64, shape (4, windows): seconds since t0, and the factor on work inside,
-# with its growth for each further sequence in the step.
+# Rows of `windows`, float64, shape (5, windows): seconds since t0, and the factor on work inside,
+# with its growth for each further sequence in the step, and what a whole step inside takes beyond.
 START = 0
 END = 1
 FACTOR = 2
 GROWTH = 3
+DELAY = 4
 
 # Rows of `times`, float64, shape (2, requests), seconds since t0.
 FIRST = 0
@@ -60,7 +61,9 @@ STACK = 3  # preempted requests, the front of the waiting queue on top
 DONE = 4
 STEPS = 5
 PREEMPTIONS = 6
-COUNTS = 7
+WINDOW = 7  # the next window that has not ended
+PEAK = 8  # most running sequences
+COUNTS = 9
 
 
 class Step(NamedTuple):
@@ -83,39 +86,54 @@ class Bounds(NamedTuple):
 
 def compiled(function):
     """Return `function` compiled on its first call, kept on disk where a folder can be written."""
+    options = {"forceinline": True, "nogil": True}
     try:
-        return numba.njit(cache=True, forceinline=True)(function)
+        return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # numba finds no folder for its cache: compile once per process
-        return numba.njit(forceinline=True)(function)
+        return numba.njit(**options)(function)
 
 
 @compiled
-def replay(ready_s, lengths, windows, step, bounds, times, token_s, token_at):
-    """Run all requests to their end; returns (steps, preemptions).
+def replay(
+    now_s,
+    until_s,
+    slots,
+    stack,
+    count,
+    ready_s,
+    lengths,
+    windows,
+    step,
+    bounds,
+    times,
+    token_s,
+    token_at,
+):
+    """Run requests until all are done, or no step can begin before `until_s`; returns when.
 
-    ready_s: float64, shape (requests,), ascending, when the engine sees each request; at least one,
-    each small enough for the KV cache alone. Written: `times`, and `token_s`, the time of every
-    token, where it is not empty; token_at: where each request's tokens start in it.
+    slots, stack, count: the engine's state, which a later call can take up; at the start zeros,
+    of shapes (SLOT_ROWS, most sequences), (2, most sequences) and (COUNTS,), with all blocks free.
+    ready_s: float64, shape (requests,), ascending, when the engine sees each request; each small
+    enough for the KV cache alone, and all that come before `until_s`. Written: `times`, and
+    `token_s`, the time of every token, where it is not empty; token_at: where each request's
+    tokens start in it.
     """
-    slots = np.zeros((SLOT_ROWS, min(bounds.max_num_seqs, ready_s.size)), np.int64)
-    stack = np.zeros((2, slots.shape[1]), np.int64)
-    count = np.zeros(COUNTS, np.int64)
-    count[FREE] = bounds.kv_blocks
-    window = 0
-    now_s = ready_s[0]
-    while count[DONE] < ready_s.size:
+    while count[DONE] < ready_s.size and now_s < until_s:
         if count[RUNNING] == 0 and count[STACK] == 0:
             now_s = max(now_s, ready_s[count[HEAD]])
+            if now_s >= until_s:
+                break  # others may be ready at this very instant
         budget, preempted = _schedule_running(slots, stack, count, bounds)
         if not preempted:
             _admit(now_s, budget, slots, stack, count, ready_s, lengths, bounds)
+        count[PEAK] = max(count[PEAK], count[RUNNING])
         work_s, sequences = _work(slots, count, lengths, step)
-        now_s, window = _advance(now_s, work_s, sequences, window, windows)
+        now_s = _advance(now_s, work_s, sequences, count, windows)
         count[STEPS] += 1
         _emit(now_s, slots, count, lengths, times, token_s, token_at)
-        now_s, window = _decode_only(
+        now_s = _decode_only(
             now_s,
-            window,
+            until_s,
             slots,
             stack,
             count,
@@ -127,7 +145,7 @@ def replay(ready_s, lengths, windows, step, bounds, times, token_s, token_at):
             token_s,
             token_at,
         )
-    return count[STEPS], count[PREEMPTIONS]
+    return now_s
 
 
 @compiled
@@ -232,12 +250,14 @@ def _work(slots, count, lengths, step):
 
 
 @compiled
-def _advance(now_s, work_s, sequences, window, windows):
-    """Return when `work_s` seconds of work begun at `now_s` are done, and the window then current.
+def _advance(now_s, work_s, sequences, count, windows):
+    """Return when a step of `work_s` seconds of work that begins at `now_s` ends.
 
     Work is integrated over time: outside windows it progresses at rate 1, inside one at
     1 / factor, so that a step across an edge is slowed only for its part inside.
     """
+    alone_s = work_s
+    window = count[WINDOW]
     while window < windows.shape[1]:
         if windows[END, window] <= now_s:
             window += 1
@@ -248,14 +268,20 @@ def _advance(now_s, work_s, sequences, window, windows):
                 break
             work_s -= room_s
             now_s = windows[START, window]
-        factor = windows[FACTOR, window] + windows[GROWTH, window] * (sequences - 1)
+        factor = (
+            windows[FACTOR, window]
+            + windows[GROWTH, window] * (sequences - 1)
+            + windows[DELAY, window] / alone_s
+        )
         room_s = (windows[END, window] - now_s) / factor
         if work_s <= room_s:
-            return now_s + work_s * factor, window
+            work_s *= factor
+            break
         work_s -= room_s
         now_s = windows[END, window]
         window += 1
-    return now_s + work_s, window
+    count[WINDOW] = window
+    return now_s + work_s
 
 
 @compiled
@@ -312,7 +338,7 @@ def _uneventful(now_s, slots, stack, count, ready_s, lengths, bounds):
 @compiled
 def _decode_only(
     now_s,
-    window,
+    until_s,
     slots,
     stack,
     count,
@@ -324,15 +350,14 @@ def _decode_only(
     token_s,
     token_at,
 ):
-    """Run the uneventful steps at a cost that does not grow with the batch: (now, window)."""
+    """Run the uneventful steps at a cost that does not grow with the batch; returns when it is."""
     steps = _uneventful(now_s, slots, stack, count, ready_s, lengths, bounds)
     if steps <= 0:
-        return now_s, window
-    until_s = np.inf
-    nobody_waits = _head_tokens(now_s, stack, count, ready_s, lengths) == 0
-    # where somebody waits already and cannot be admitted, those behind cannot be either
-    if nobody_waits and count[HEAD] < ready_s.size:
-        until_s = ready_s[count[HEAD]]
+        return now_s
+    if _head_tokens(now_s, stack, count, ready_s, lengths) > 0:
+        until_s = np.inf  # somebody waits already and cannot be admitted, nor can those behind
+    elif count[HEAD] < ready_s.size:
+        until_s = min(until_s, ready_s[count[HEAD]])
     running = count[RUNNING]
     context = 0
     for at in range(running):
@@ -340,7 +365,7 @@ def _decode_only(
     taken = 0
     while taken < steps and now_s < until_s:
         work_s = step.base_s + step.per_decode_s * running + step.per_context_token_s * context
-        now_s, window = _advance(now_s, work_s, running, window, windows)
+        now_s = _advance(now_s, work_s, running, count, windows)
         context += running
         taken += 1
         if token_s.size > 0:
@@ -355,4 +380,4 @@ def _decode_only(
         slots[HELD, at] += lacking
         count[FREE] -= lacking
     count[STEPS] += taken
-    return now_s, window
+    return now_s

@@ -68,6 +68,15 @@ class Contention(_Part):
     per_sequence: float = Field(
         0.0, ge=0, description="Growth of the factor with each further sequence in the step."
     )
+    delay_s: float = Field(
+        0.0, ge=0, description="Time that a whole step inside takes beyond its work's stretch, s."
+    )
+    spread: float = Field(
+        0.0,
+        ge=0,
+        description="Standard deviation of the logarithm of a single window's factor: how much "
+        "windows differ by themselves.",
+    )
 
 
 class EngineModel(_Part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -14,17 +14,21 @@ class Windows:
 
     start_s, end_s: float64, shape (windows,), seconds since t0. phase: int64, shape (windows,),
     the entry of the model's `contention` that applies in each window (0: its first). A merge whose
-    phases are told apart is several adjacent windows.
+    phases are told apart is several adjacent windows. stretch: float64, shape (windows,), by how
+    much more each window contends than the model says (1: as much); None: 1 throughout.
 
-    ValueError: shapes differ, a time is not finite, a window does not end after it starts, or two
-    windows overlap.
+    ValueError: shapes differ, a time is not finite, a window does not end after it starts, two
+    windows overlap, or a stretch is not above 0.
     """
 
     start_s: np.ndarray
     end_s: np.ndarray
     phase: np.ndarray
+    stretch: np.ndarray | None = None
 
     def __post_init__(self):
+        if self.stretch is None:
+            object.__setattr__(self, "stretch", np.ones(self.start_s.shape))
         if self.start_s.ndim != 1 or not self.start_s.shape == self.end_s.shape == self.phase.shape:
             raise ValueError(
                 f"start_s, end_s and phase must be columns of one length, not of shapes "
@@ -32,6 +36,8 @@ class Windows:
             )
         if not (np.isfinite(self.start_s) & np.isfinite(self.end_s)).all():
             raise ValueError("a window's start or end is not finite; expected seconds since t0.")
+        if self.stretch.shape != self.start_s.shape or not (self.stretch > 0).all():
+            raise ValueError("a window's stretch is missing or not above 0; expected one each.")
         if (self.end_s <= self.start_s).any():
             at = int(np.flatnonzero(self.end_s <= self.start_s)[0])
             raise ValueError(
@@ -68,6 +74,16 @@ class Windows:
         """Return the windows that the rows of a MERGES table really occupied."""
         rows = merges.sort_values("start_s")
         return cls.of(rows["start_s"], rows["end_s"])
+
+    def varied(self, spread: float, rng: np.random.Generator) -> Windows:
+        """Return the windows as one repetition of the measurement could meet them.
+
+        spread: standard deviation of the logarithm of a window's factor, which is drawn from a
+        normal distribution, so that its mean is what it is here. The k-th window takes the k-th
+        number of `rng`: generators of one seed give schedules of one budget the same luck.
+        """
+        drawn = np.exp(spread * rng.standard_normal(self.start_s.size) - spread**2 / 2)
+        return replace(self, stretch=self.stretch * drawn)
 
     def overlap_s(self, start_s: np.ndarray, end_s: np.ndarray) -> np.ndarray:
         """Return the seconds that each interval `[start_s, end_s)` spends inside windows.

@@ -6,6 +6,7 @@ number of the round that wrote it; where fragments overlap, the later round hold
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,19 +39,28 @@ def write_fragment(folder: Path, state: FragmentState) -> int:
     Raises CheckpointError.
     """
     path = folder / f"outer-{state.fragment.start:012d}-{state.fragment.stop:012d}.safetensors"
-    temporary = path.with_name(f".{path.name}.tmp")
     metadata = {
         "start": str(state.fragment.start),
         "stop": str(state.fragment.stop),
         "round": str(state.round),
     }
+    return write_durably(path, {"outer": state.outer, "velocity": state.velocity}, metadata)
+
+
+def write_durably(
+    path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]
+) -> int:
+    """Write a safetensors file that a crash leaves old or new, whole; return its bytes.
+
+    Raises CheckpointError.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        tensors = {"outer": state.outer, "velocity": state.velocity}
-        save_file(tensors, temporary, metadata=metadata)
+        save_file(dict(tensors), temporary, metadata=dict(metadata))
         _fsync(temporary)
         written = temporary.stat().st_size
         temporary.replace(path)
-        _fsync(folder)
+        _fsync(path.parent)
     except (SafetensorError, OSError) as error:
         temporary.unlink(missing_ok=True)
         raise CheckpointError(f"{path}: the checkpoint cannot be written ({error})") from error
@@ -65,7 +75,7 @@ def read_fragments(folder: Path) -> list[FragmentState]:
 
 def remove_unfinished(folder: Path) -> None:
     """Remove what a writer that was stopped half-way left in ``folder``."""
-    for path in folder.glob(f".{_PATTERN}.tmp"):
+    for path in folder.glob(".*.safetensors.tmp"):
         path.unlink(missing_ok=True)
 
 

@@ -20,15 +20,14 @@ def waiting_for(what: str) -> Iterator[None]:
         raise PeerLostError(f"{_reason(str(error))} while waiting for {what}") from error
 
 
-def average_(flat: torch.Tensor, what: str) -> None:
-    """Replace ``flat`` by its mean over all ranks, in place.
+def sum_(flat: torch.Tensor, what: str) -> None:
+    """Replace ``flat`` by its sum over all ranks, in place.
 
-    A sum and a division, because gloo's own average is not dependable (pytorch#162338). Raises
+    Who wants the mean divides: gloo's own average is not dependable (pytorch#162338). Raises
     PeerLostError.
     """
     with waiting_for(what):
         dist.all_reduce(flat, op=dist.ReduceOp.SUM)
-    flat.div_(dist.get_world_size())
 
 
 def broadcast_(tensor: torch.Tensor, what: str) -> None:

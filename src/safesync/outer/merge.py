@@ -1,5 +1,6 @@
 """One outer merge, fragment by fragment, with each phase timed."""
 
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,11 @@ from safesync.outer.checkpoint import (
     read_fragments,
     write_fragment,
 )
-from safesync.outer.collectives import average_, broadcast_
+from safesync.outer.collectives import broadcast_, sum_
 from safesync.outer.fragments import Fragment
 from safesync.outer.nesterov import nesterov_step_
+
+_NOT_FINITE, _TOO_LARGE = 1.0, 2.0
 
 
 class NonFiniteError(ArithmeticError):
@@ -36,6 +39,11 @@ class RoundCost:
     checkpoint_s: float
     reduced_bytes: int
     written_bytes: int
+
+
+def payload_bytes(parameters: int, ranks: int) -> int:
+    """Return the bytes that each rank hands to the reduce of a fragment: values, and flags."""
+    return 4 * (parameters + ranks)
 
 
 class OuterMerge:
@@ -84,10 +92,17 @@ class OuterMerge:
         PeerLostError; CheckpointError.
         """
         begin = time.monotonic()
-        gradient, reduced_bytes = self._reduce(fragment, inner)
+        gradient_sum, reduced_bytes = self._reduce(fragment, inner)
         reduced = time.monotonic()
         outer, velocity = self.outer[fragment.range], self.velocity[fragment.range]
-        nesterov_step_(outer, velocity, gradient, lr=self._lr, momentum=self._momentum)
+        nesterov_step_(
+            outer,
+            velocity,
+            gradient_sum,
+            count=dist.get_world_size(),
+            lr=self._lr,
+            momentum=self._momentum,
+        )
         inner.copy_(outer)
         if outer.is_cuda:
             torch.cuda.synchronize(outer.device)
@@ -129,30 +144,37 @@ class OuterMerge:
             )
 
     def _reduce(self, fragment: Fragment, inner: torch.Tensor) -> tuple[torch.Tensor, int]:
-        """Return the mean pseudo-gradient over all ranks and the bytes handed to the reduce."""
+        """Return the sum of the pseudo-gradients of all ranks, and the bytes handed to the reduce.
+
+        Their mean is the optimizer's to take, in the pass that it makes anyway.
+        """
         # one slot per rank rides behind the gradient: every rank learns from the same reduce
-        # whose pseudo-gradient is not finite, so that all of them refuse it
-        payload = self._exchange[: fragment.size + dist.get_world_size()]
+        # whose pseudo-gradient is unusable, so that all of them refuse it
+        ranks = dist.get_world_size()
+        payload = self._exchange[: fragment.size + ranks]
         gradient, flags = payload[: fragment.size], payload[fragment.size :]
         torch.sub(self.outer[fragment.range], inner, out=gradient)
         flags.zero_()
-        flags[dist.get_rank()] = 0.0 if _is_finite(gradient) else 1.0
-        average_(payload, f"the reduce of {fragment}")
-        ranks = flags.nonzero().flatten().tolist()
-        if ranks:
-            raise NonFiniteError(
-                f"the pseudo-gradient of {fragment} is not finite on rank "
-                f"{', '.join(map(str, ranks))}; it was refused on all ranks"
-            )
-        if not _is_finite(gradient):
-            raise NonFiniteError(
-                f"the sum over ranks of the pseudo-gradients of {fragment} overflows; it was "
-                "refused on all ranks"
-            )
+        flags[dist.get_rank()] = _fault(gradient, ranks)
+        sum_(payload, f"the reduce of {fragment}")
+        for fault, what in (
+            (_NOT_FINITE, "not finite on rank {}"),
+            (_TOO_LARGE, "so large on rank {} that the sum over ranks overflows"),
+        ):
+            found = (flags == fault).nonzero().flatten().tolist()
+            if found:
+                raise NonFiniteError(
+                    f"the pseudo-gradient of {fragment} is "
+                    f"{what.format(', '.join(map(str, found)))}; it was refused on all ranks"
+                )
         return gradient, payload.numel() * payload.element_size()
 
 
-def _is_finite(flat: torch.Tensor) -> bool:
+def _fault(gradient: torch.Tensor, ranks: int) -> float:
+    """Return what makes ``gradient`` unusable in a sum over ``ranks``; 0 for nothing."""
     # both ends are NaN when any element is; isfinite() would allocate and take ten times as long
-    low, high = torch.aminmax(flat)
-    return bool(torch.isfinite(low) & torch.isfinite(high))
+    largest = torch.stack(torch.aminmax(gradient)).abs().max().item()
+    if not math.isfinite(largest):
+        return _NOT_FINITE
+    # so no sum of finite ones can overflow, and need not be looked through again
+    return _TOO_LARGE if largest > torch.finfo(gradient.dtype).max / ranks else 0.0

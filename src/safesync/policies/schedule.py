@@ -35,6 +35,17 @@ def schedule_rows(
     return rows[SCHEDULE.schema.names]
 
 
+def repeated(rows: pd.DataFrame, count: int) -> pd.DataFrame:
+    """Return a policy's schedule (draw 0) as ``count`` draws that are all the same."""
+    draws = [rows.assign(draw=np.int32(draw)) for draw in range(count)]
+    return pd.concat(draws, ignore_index=True)
+
+
+def first_draw(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the schedule of a policy, without its repeats."""
+    return rows[rows["draw"] == 0]
+
+
 def schedule_facts(corridor: Corridor, budget: int) -> dict:
     """Return the facts that any schedule of ``budget`` merges shares, JSON-serialisable.
 

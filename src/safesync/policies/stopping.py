@@ -87,11 +87,11 @@ class StoppingParameters(BaseModel):
         "see wa_horizon.",
     )
     loss_scale: float = Field(
-        0.025,
+        0.25,
         gt=0,
         allow_inf_nan=False,
-        description="Fall of the loss that is enough for a merge, nats. Source: half of the "
-        "published 0.05, reached in mid-corridor.",
+        description="Fall of the loss that is enough for a merge, nats. Source: half of "
+        "wa_diloco's 0.5, reached in mid-corridor.",
     )
     tokens_scale: float = Field(
         5e5,

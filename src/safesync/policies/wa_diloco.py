@@ -36,7 +36,7 @@ class Parameters(BaseModel):
     checkpoint_weight: float = _weight(0.25, "checkpoint pressure")
     staleness_weight: float = _weight(0.25, "staleness")
     loss_scale: float = _scale(
-        0.05, f"Fall of the loss that counts as 1, nats. {_STUDY}, 0.05; see the policy."
+        0.5, f"Fall of the loss that counts as 1, nats. {_STUDY} has 0.05; see the policy for 0.5."
     )
     tokens_scale: float = _scale(
         1e6, f"Tokens per island that count as 1, tokens. {_STUDY}, 1e6; see the policy."
@@ -73,12 +73,16 @@ class WaDiloco(Policy):
         +- staleness_weight * soft(staleness, staleness_scale_s)
 
     Source: the published study ("Not all synchronization is safe": calibrated DiLoCo scheduling
-    for shared AI infrastructure), whose weights are the defaults. Three defaults differ from it:
+    for shared AI infrastructure), whose weights are the defaults. Four defaults differ from it:
 
     - ``staleness_scale_s`` 32, not 1800: each of the three progress signals should cross its
       scale inside the corridor. At ``h_max`` = 512 an island has trained on 1.05e6 tokens (the
-      published scale fits), its loss on the built-in curve has fallen by 0.05 (fits), and at 0.0625
-      s per step it is 32 s stale (1800 never moves). Other corridors want ``h_max * step_s``.
+      published scale fits) and at 0.0625 s per step it is 32 s stale (1800 never moves). Other
+      corridors want ``h_max * step_s``.
+    - ``loss_scale`` 0.5, not 0.05, for the same reason: the islands train a small model from
+      scratch, and after the first few hundred steps its loss falls by 0.2 to 0.6 in 512. With 0.05
+      the term is 1 at any ``h_min``, and says nothing: 64 % of the gaps of 20 seeds were exactly
+      128 (0.5: 14 %). A model that is far into its training wants the published scale.
     - ``staleness`` counts as urgency; subtracted, the stalest learners would defer the most.
     - ``threshold`` 0.5, not 0: progress is never negative, so at 0 any quiet instant passes at
       ``h_min``. Over 40 simulated tune seeds (100 s, periodic 1 and 4 requests/s, 1 s of service,

@@ -1,8 +1,9 @@
 """A block's share of the evidence on one policy: its row, its draws, its capture."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 NOSYNC = "nosync"
@@ -11,7 +12,8 @@ SPACING = "matched_spacing"
 PROBE = "probe"
 NOT_POLICIES = (NOSYNC, PROBE, CONTROL, SPACING)
 
-_KEY = ["tier", "regime", "seed", "policy", "budget", "draw"]
+_KEY = ["tier", "regime", "seed", "policy", "control_of", "budget", "draw"]
+_SHARED_KEY = ["regime", "seed", "policy", "budget", "draw"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,14 +21,15 @@ class Block:
     """One (regime, seed) on one tier, as seen by one policy.
 
     ``own``: its SCORES row, as a frame of one row. ``draws``: the matched-random rows of its own
-    budget (K rows, possibly none). ``nosync``: the capture's rows (more than one when an anchor
-    was repeated).
+    budget (K rows, possibly none). ``spacing``: the rows of its own gaps in other orders (possibly
+    none). ``nosync``: the capture's rows (more than one when an anchor was repeated).
     ``control_budgets``: the budgets for which the block has any matched-random row.
     """
 
     seed: int
     own: pd.DataFrame
     draws: pd.DataFrame
+    spacing: pd.DataFrame
     nosync: pd.DataFrame
     control_budgets: tuple[int, ...]
 
@@ -52,8 +55,9 @@ class Block:
 
     @property
     def replays(self) -> pd.DataFrame:
-        """Every SCORES row that the evidence rests on: capture, policy, draws."""
-        frames = [rows for rows in (self.nosync, self.own, self.draws) if len(rows)]
+        """Every SCORES row that the evidence rests on: capture, policy, controls."""
+        parts = (self.nosync, self.own, self.draws, self.spacing)
+        frames = [rows for rows in parts if len(rows)]
         return pd.concat(frames, ignore_index=True)
 
     @property
@@ -73,13 +77,39 @@ def check_unique(scores: pd.DataFrame) -> None:
         raise ValueError(f"scores hold {len(twice)} replays twice, the first: {found}")
 
 
+def pool(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of several emulated SCORES tables, each replay once.
+
+    Policies of one budget share their draws, and all share the run without merges: each table
+    holds those again. ValueError when they differ: a table is then of another model or load.
+    """
+    pooled = []
+    seen = pd.Series(dtype=np.int64)
+    for rows in tables:
+        common = rows["policy"].isin([NOSYNC, CONTROL]).to_numpy()
+        replays = pd.MultiIndex.from_frame(rows.loc[common, _SHARED_KEY])
+        violations = pd.Series(rows.loc[common, "violations"].to_numpy(), index=replays)
+        known = replays.isin(seen.index) if len(seen) else np.zeros(len(replays), dtype=bool)
+        again = violations[known]
+        differs = again.to_numpy() != seen.reindex(again.index).to_numpy()
+        if differs.any():
+            found = dict(zip(_SHARED_KEY, again.index[differs][0], strict=True))
+            raise ValueError(f"two emulated tables differ in the replay {found}; remove them")
+        keep = ~common
+        keep[common] = ~known
+        pooled.append(rows[keep])
+        seen = pd.concat([seen, violations[~known]]) if len(seen) else violations
+    return pd.concat(pooled, ignore_index=True)
+
+
 def collect(scores: pd.DataFrame, tier: str, regime: str, policy: str) -> Sequence[Block]:
     """Return the blocks of ``policy``, by seed; ``scores`` holds judge rows only.
 
     Of a policy with repeated replays in a block the lowest ``draw`` is the evidence: a mean of
     repeats is not exchangeable with single draws.
     """
-    here = scores[(scores["tier"] == tier) & (scores["regime"] == regime)]
+    whose = (scores["policy"] != SPACING) | (scores["control_of"] == policy)
+    here = scores[(scores["tier"] == tier) & (scores["regime"] == regime) & whose]
     blocks = []
     for seed, rows in here.groupby("seed", sort=True):
         own = rows[rows["policy"] == policy].sort_values("draw")
@@ -92,6 +122,7 @@ def collect(scores: pd.DataFrame, tier: str, regime: str, policy: str) -> Sequen
                 seed=int(seed),
                 own=own.head(1),
                 draws=controls[controls["budget"] == budget].sort_values("draw"),
+                spacing=rows[rows["policy"] == SPACING].sort_values("draw"),
                 nosync=rows[rows["policy"] == NOSYNC].sort_values("draw"),
                 control_budgets=tuple(sorted({int(b) for b in controls["budget"]})),
             )

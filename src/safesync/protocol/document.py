@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-VERSION = 2
+VERSION = 3
 
 Word = Literal["EARNED", "PROVISIONAL", "TIED", "INCONCLUSIVE", "HARMFUL", "REFUSED"]
 
@@ -63,6 +63,10 @@ class PolicyBlock(_Part):
     conditional_p: float | None = Field(
         description="the policy's place among the draws of this block, conditional on its trace"
     )
+    spacing_violation_rate: float | None = Field(
+        description="mean of its own gaps in other orders; null where the tier does not carry them"
+    )
+    capture: str = Field(description="tier of the run without merges that the policy observed")
 
 
 class OverlapBlock(_Part):
@@ -130,10 +134,54 @@ class Settle(_Part):
     smallest_p: float = Field(description="smallest attainable p_claim with them")
     replays: int = Field(
         description="further replays: per new block the capture, policy and draws; on the overlap "
-        "tier the capture alone"
+        "tier the capture alone; on the emulator tier none"
     )
     wall_s: float = Field(description="their time at one measurement after another, seconds")
     sentence: str
+
+
+class AgreementFigure(_Part):
+    """One latency percentile, pooled over the requests of all replays with merges."""
+
+    figure: str = Field(description="such as e2e_p95_s")
+    requests: int
+    measured: float = Field(description="seconds")
+    emulated: float = Field(description="seconds")
+    relative_error: float = Field(description="emulated / measured - 1")
+
+
+class Agreement(_Part):
+    """Emulated against real replays of the same schedules, which calibration never saw."""
+
+    replays: int = Field(description="real replays with merges")
+    schedules: int = Field(description="distinct schedules among them; repeats are averaged")
+    error_points: float = Field(
+        description="mean over schedules of emulated - measured violation rate, points"
+    )
+    low_points: float | None = Field(description="its interval over schedules; null for one")
+    high_points: float | None
+    level: float
+    worst_points: float = Field(description="the error of largest size of any schedule, points")
+    noise_points: float | None = Field(
+        description="run-to-run standard deviation of a schedule's rate; null without repeats"
+    )
+    noise_nosync_points: float | None = Field(description="the same without merges")
+    repeated: int = Field(description="schedules with merges that were repeated")
+    within_noise: int | None = Field(
+        description="schedules whose error is at most twice the noise; null without repeats"
+    )
+    figures: list[AgreementFigure] = Field(description="pooled; p99 from 1,000 requests on")
+    sentence: str
+
+
+class EmulatedRegime(_Part):
+    """What the emulated tier of one regime rests on."""
+
+    regime: str
+    calibrated: bool
+    why: str | None = Field(description="why there is no emulated tier; null: there is one")
+    warnings: list[str] = Field(description="arrivals outside the calibrated load, missing seeds")
+    agreement: Agreement | None = Field(description="null: no real replay to compare with")
 
 
 class PolicyResult(_Part):
@@ -155,6 +203,9 @@ class PolicyResult(_Part):
     spacing: Spacing | None = Field(description="null where the tier does not carry it")
     decomposition: list[Decomposition]
     settle: Settle | None
+    caveat: str | None = Field(
+        description="on the emulator tier: how far it is off on real replays; else null"
+    )
 
 
 class VerdictDocument(_Part):
@@ -168,5 +219,6 @@ class VerdictDocument(_Part):
     seeds: dict[str, list[int]] = Field(description="role -> seeds")
     protocol: dict[str, float] = Field(description="the values that the verdicts rest on")
     thresholds_s: dict[str, float] = Field(description="regime -> SLO threshold, seconds")
+    emulated: list[EmulatedRegime] = Field(description="what the emulated tier rests on")
     verdicts: list[PolicyResult] = Field(description="claimed policies, strongest tier first")
     described: list[PolicyResult] = Field(description="the others: no verdict")

@@ -1,7 +1,7 @@
 """The evidence on one policy: its blocks, the tests on them, and the split of its effect."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from safesync.placement import Null
 from safesync.protocol import document as doc
 from safesync.protocol.blocks import Block, collect
-from safesync.protocol.gates import OVERLAP_TIER
+from safesync.protocol.gates import EMULATED_TIER, OVERLAP_TIER, REAL_TIER
 from safesync.protocol.overlap import OverlapBlock, collect_overlap
 from safesync.protocol.statistics import (
     Interval,
@@ -21,7 +21,7 @@ from safesync.protocol.statistics import (
     sign_flip_test,
 )
 
-TIERS = ("vllm", "emulator", OVERLAP_TIER)  # strongest evidence first
+TIERS = (REAL_TIER, EMULATED_TIER, OVERLAP_TIER)  # strongest evidence first
 TEN_MINUTES_S = 600.0
 
 
@@ -38,6 +38,8 @@ class Rules(BaseModel):
     merge_seconds_tolerance: float = Field(0.05, gt=0)
     anchor_noise: float = Field(0.01, ge=0)  # violation rate between repeated captures
     interval_level: float = Field(0.90, gt=0, lt=1)
+    transfer_delta: float = Field(0.10, ge=0)  # exposed requests take at least 1 + delta as long
+    transfer_tolerance: float = Field(0.15, gt=0)  # of the emulator's effect, a share
     monte_carlo: int = Field(99_999, ge=1)
     monte_carlo_seed: int = 0
 
@@ -48,7 +50,8 @@ class Study:
 
     ``judged``: SCORES rows of role judge; ``overlap``: OVERLAP rows of it. ``thresholds_s``:
     regime -> SLO threshold, seconds. ``horizon_s``: length of a trace. ``replay_s``: wall time of
-    one replay, seconds. ``calibration``: SCORES rows of the calibration captures without merges.
+    one replay, seconds. ``calibration``: SCORES rows of the calibration captures.
+    ``caveats``: regime -> how far the emulator is off there.
     """
 
     judged: pd.DataFrame
@@ -59,6 +62,7 @@ class Study:
     replay_s: float
     baselines: tuple[str, ...]
     calibration: pd.DataFrame
+    caveats: dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,19 +118,37 @@ def gather(study: Study, tier: str, regime: str, policy: str) -> Case:
     if not blocks or any(block.draws.empty for block in blocks):
         return Case(tier, regime, policy, blocks, [], None, None, None)
     differences = [block.difference for block in blocks]
-    own = [block.rate for block in blocks]
-    draws = [block.draws["violation_rate"].tolist() for block in blocks]
     rules = study.rules
-    chance = _chance(rules)
-    better, worse = (
-        (
-            randomization_test(own, draws, alternative=side, **chance),
-            sign_flip_test(differences, alternative=side, **chance),
-        )
-        for side in ("less", "greater")
-    )
     interval = mean_interval(differences, rules.interval_level)
-    return Case(tier, regime, policy, blocks, differences, interval, better, worse)
+    case = Case(
+        tier,
+        regime,
+        policy,
+        blocks,
+        differences,
+        interval,
+        better=_tests(rules, blocks, "draws", "less"),
+        worse=_tests(rules, blocks, "draws", "greater"),
+    )
+    if any(block.spacing.empty for block in blocks):
+        return case
+    gains = [float(block.spacing["violation_rate"].mean()) - block.rate for block in blocks]
+    return replace(
+        case,
+        spacing=_tests(rules, blocks, "spacing", "less"),
+        spacing_gain=float(np.mean(gains)),
+    )
+
+
+def _tests(rules: Rules, blocks: Sequence[Block], control: str, side: str) -> tuple[PValue, PValue]:
+    """Return the two parts of p_claim against the rows of ``control`` (draws or spacing)."""
+    own = [block.rate for block in blocks]
+    others = [getattr(block, control)["violation_rate"].tolist() for block in blocks]
+    differences = [rate - float(np.mean(rates)) for rate, rates in zip(own, others, strict=True)]
+    return (
+        randomization_test(own, others, alternative=side, **_chance(rules)),
+        sign_flip_test(differences, alternative=side, **_chance(rules)),
+    )
 
 
 def blocks_of(
@@ -195,6 +217,10 @@ def describe_block(block: Block | OverlapBlock) -> doc.PolicyBlock | doc.Overlap
         "draws": len(rates),
         "violation_rate": block.rate,
         "excess_rate": excess if np.isfinite(excess) else None,
+        "capture": str(row["capture"]),
+        "spacing_violation_rate": (
+            float(block.spacing["violation_rate"].mean()) if len(block.spacing) else None
+        ),
     }
     if rates.empty:
         names = ("draws_violation_rate", "draws_low", "draws_high", "difference", "conditional_p")

@@ -16,7 +16,8 @@ from safesync.protocol.blocks import Block
 
 REAL_TIER = "vllm"
 OVERLAP_TIER = "overlap"
-SPACING_TIERS = (OVERLAP_TIER, "emulator")
+EMULATED_TIER = "emulator"
+SPACING_TIERS = (OVERLAP_TIER, EMULATED_TIER)
 _SLACK = 1e-12  # a figure computed in floating point still passes at its limit
 
 
@@ -108,9 +109,9 @@ def measurement_valid(
 
     Figure: the worst client lateness p99, seconds. Replays that the measurement itself marked
     invalid fail; so do lateness or loop lag above the limits. Outside the real tier there is no
-    client to be late, so only ``valid`` counts. ``calibration``: the regime's calibration captures
-    without merges (SCORES rows of the tier), which an automatic SLO threshold rests on; an invalid
-    one fails the real tier.
+    client to be late, so only ``valid`` counts. ``calibration``: SCORES rows of the regime's
+    calibration captures that the verdict rests on (the real tier by an automatic SLO threshold, the
+    emulated one by its model); an invalid one fails.
     """
     name = "measurement valid"
     rows = _replays(blocks)
@@ -126,7 +127,7 @@ def measurement_valid(
             f"{len(invalid)} of {len(rows)} replays are invalid; {_which(first)}: {reason}",
         )
     real = bool((rows["tier"] == REAL_TIER).all())
-    captures = rows.iloc[:0] if calibration is None or not real else calibration
+    captures = rows.iloc[:0] if calibration is None else calibration
     invalid = captures[~captures["valid"].astype(bool)]
     if len(invalid):
         first = invalid.iloc[0]
@@ -136,7 +137,8 @@ def measurement_valid(
             _finite(captures["lateness_p99_s"].max()),
             lateness_limit_s,
             f"{len(invalid)} of {count(len(captures), 'calibration capture')} "
-            f"{'is' if len(captures) == 1 else 'are'} invalid, and the objective may rest on it; "
+            f"{'is' if len(captures) == 1 else 'are'} invalid, and the "
+            f"{'objective may rest' if real else 'model rests'} on it; "
             f"{_which(first)}: {first['invalid_reason'] or 'no reason was recorded'}",
         )
     if not real:
@@ -182,6 +184,8 @@ def same_fingerprint(blocks: Sequence[Block], *, noise: float) -> Gate:
     worst = 0.0
     mixed = 0
     for block in blocks:
+        if block.replays["fingerprint"].isna().any():
+            return not_available(name, f"Block {block.seed}: the machine was not recorded.")
         found = set(block.replays["fingerprint"])
         if len(found) == 1:
             continue
@@ -284,6 +288,8 @@ def budget_match(blocks: Sequence[Block], *, tolerance: float) -> Gate:
                 tolerance,
                 f"Block {block.seed}: planned merge seconds of policy and draws differ.",
             )
+        if both["merge_seconds"].isna().any():
+            return not_available(name, f"Block {block.seed}: actual merge seconds are missing.")
         control = float(block.draws["merge_seconds"].mean())
         actual = float(block.policy["merge_seconds"])
         if control > 0:
@@ -349,29 +355,28 @@ def minimum_gain(gain: float, *, min_gain: float) -> Gate:
 
 
 def later_gates(tier: str) -> list[Gate]:
-    """Return the gates that other stages compute, as not available yet."""
+    """Return the gates that other stages compute, as not computed."""
     gates = [
         not_available(
-            "causality", "Not available yet: whether the policy's decisions use the past only."
+            "causality", "Not computed: whether the policy's decisions use the past only."
         ),
         not_available(
             "training parity",
-            "Not available yet: whether the schedule trains as well as its draws.",
+            "Not computed: whether the schedule trains as well as its draws.",
         ),
     ]
     if tier != OVERLAP_TIER:
         gates.append(
             not_available(
                 "effect-size transfer",
-                "Not available yet: whether the merges hurt the real sidecar as the model "
-                "predicts.",
+                "Not computed: whether the merges hurt the real sidecar as the model predicts.",
             )
         )
     if tier in SPACING_TIERS:
         gates.append(
             not_available(
                 "matched spacing",
-                "Not available yet: whether the gain is more than even spacing gives.",
+                "Not computed: whether the gain is more than even spacing gives.",
                 refuses=False,
             )
         )

@@ -1,6 +1,7 @@
 """Percentiles from raw rows by nearest rank, so that +infinity (a failure) is an honest value."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,10 +16,16 @@ def percentile(values: ArrayLike, quantile: float) -> float:
     (nearest rank, Hyndman and Fan 1996, definition 1; no interpolation, which infinity would
     turn into NaN). NaN when ``values`` is empty. ``quantile`` is in (0, 1].
     """
-    if not 0 < quantile <= 1:
-        raise ValueError(f"quantile {quantile!r} is outside (0, 1]")
-    ordered = np.sort(np.asarray(values, dtype=float))
-    if ordered.size == 0:
-        return math.nan
-    rank = math.ceil(round(quantile * ordered.size, _RANK_DIGITS))
-    return float(ordered[max(rank, 1) - 1])
+    return float(percentile_rows(np.asarray(values, dtype=float)[None, :], (quantile,))[0, 0])
+
+
+def percentile_rows(values: np.ndarray, quantiles: Sequence[float]) -> np.ndarray:
+    """Return ``percentile`` of each row: (rows, n) and k quantiles give shape (rows, k)."""
+    for quantile in quantiles:
+        if not 0 < quantile <= 1:
+            raise ValueError(f"quantile {quantile!r} is outside (0, 1]")
+    rows, size = values.shape
+    if size == 0:
+        return np.full((rows, len(quantiles)), math.nan)
+    ranks = [math.ceil(round(quantile * size, _RANK_DIGITS)) for quantile in quantiles]
+    return np.sort(values, axis=1)[:, [max(rank, 1) - 1 for rank in ranks]]

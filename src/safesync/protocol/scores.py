@@ -7,7 +7,7 @@ import pandas as pd
 
 from safesync.protocol.gates import count
 from safesync.protocol.percentiles import percentile
-from safesync.protocol.validity import Limits, faults, lateness_s
+from safesync.protocol.validity import Limits, faults, lateness_s, window_ends_s
 from safesync.tables.arrivals import arrivals_sha256
 from safesync.tables.requests import STATUSES
 from safesync.tables.scores import SCORES
@@ -40,11 +40,11 @@ def score(
 
     ``requests``, ``merges``, ``arrivals``: the replay's tables. ``schedule_draw``: the rows of
     SCHEDULE of the one draw that was replayed. ``nosync_requests``: the REQUESTS of the block's
-    nosync capture (for the capture itself: its own rows). ``merge_s``: planned length of a merge
-    window, seconds. ``feasible``: whether the schedule stays inside the corridor. ``identity``:
-    the values of ``IDENTITY``. ``manifest``: its ``fingerprint``; of a measurement also what
-    ``validity.faults`` reads. ``limits``: of a measurement; None for an engine that computes and
-    so has no client to be late.
+    nosync capture (for the capture itself: its own rows). ``merge_s``: planned length of a
+    blocking merge window, seconds. ``feasible``: whether the schedule stays inside the corridor.
+    ``identity``: the values of ``IDENTITY``. ``manifest``: its ``fingerprint``; of a measurement
+    also the style of its merges and what ``validity.faults`` reads. ``limits``: of a measurement;
+    None for an engine that computes and so has no client to be late.
 
     Percentiles are nearest-rank over the raw rows. The plain columns run over all requests with
     a request that did not succeed at +infinity (Parquet holds it as such); the ``*_ok_s`` columns
@@ -78,6 +78,8 @@ def score(
             merge_s=merge_s,
             limits=limits,
         )
+    starts_s = schedule_draw["start_s"].to_numpy(float)
+    ends_s = window_ends_s(starts_s, merge_s, manifest)
     succeeded = requests["status"].to_numpy() == "ok"
     violating = violates(requests, slo_metric, threshold_s)
     violation_rate = _share(violating)
@@ -85,6 +87,8 @@ def score(
     prompts = arrivals.set_index("request_id")["prompt_tokens"]
     row = {name: identity[name] for name in IDENTITY}
     row |= {
+        "control_of": None,
+        "capture": identity["tier"],
         "requests": len(requests),
         "ok": int(succeeded.sum()),
         "failed": int(requests["status"].isin(["error", "timeout"]).sum()),
@@ -92,14 +96,14 @@ def score(
         "violations": int(violating.sum()),
         "violation_rate": violation_rate,
         "excess_rate": violation_rate - _share(violates(nosync_requests, slo_metric, threshold_s)),
-        "overlap": schedule_overlap(nosync_requests, schedule_draw["start_s"], merge_s),
+        "overlap": _met(nosync_requests, starts_s, ends_s),
         "offered_prompt_tokens": int(prompts.loc[requests["request_id"][sent]].sum()),
         "sent": int(sent.sum()),
         "arrivals_sha256": trace,
         "lateness_p99_s": percentile(lateness_s(requests), 0.99),
         "loop_lag_p99_s": _number(manifest.get("figures", {}).get("loop_lag_p99_s")),
         "merge_seconds": float((merges["end_s"] - merges["start_s"]).sum()),
-        "planned_merge_seconds": len(schedule_draw) * merge_s,
+        "planned_merge_seconds": float((ends_s - starts_s).sum()),
         "feasible": bool(feasible),
         "valid": not wrong,
         "invalid_reason": "; ".join(wrong) or None,
@@ -153,7 +157,12 @@ def schedule_overlap(nosync_requests: pd.DataFrame, starts_s, merge_s: float) ->
 
     ``starts_s`` (k,) in seconds; a request that meets two windows counts twice.
     """
-    return int(sum(exposed(nosync_requests, s, s + merge_s).sum() for s in starts_s))
+    return _met(nosync_requests, starts_s, np.asarray(starts_s) + merge_s)
+
+
+def _met(nosync_requests: pd.DataFrame, starts_s, ends_s) -> int:
+    windows = zip(starts_s, ends_s, strict=True)
+    return int(sum(exposed(nosync_requests, start, end).sum() for start, end in windows))
 
 
 def _number(value: float | None) -> float:

@@ -1,12 +1,13 @@
 """Whether a real replay was measured within its limits (gate 1, per replay)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from safesync.protocol.percentiles import percentile
+from safesync.tables.merges import planned_ends_s
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,10 @@ def faults(
 ) -> list[str]:
     """Return what makes the replay invalid, a sentence each; empty when it is valid.
 
-    ``manifest``: of the measurement, with ``arrivals_sha256`` and ``figures`` (``loop_lag_p99_s``
-    in seconds, ``prefix_hits``; null: the server does not tell). ``arrivals``: the block's, which
-    ask every answer's length; ``arrivals_sha256``: their hash. A figure at its limit is valid.
+    ``manifest``: of the measurement, with ``arrivals_sha256``, ``figures`` (``loop_lag_p99_s`` in
+    seconds, ``prefix_hits``; null: the server does not tell) and what ``window_ends_s`` reads.
+    ``arrivals``: the block's, which ask every answer's length; ``arrivals_sha256``: their hash. A
+    figure at its limit is valid.
     """
     figures = manifest["figures"]
     found = []
@@ -47,7 +49,7 @@ def faults(
     if lag is None or lag > limits.loop_lag_s:
         said = "unknown" if lag is None else _seconds(lag)
         found.append(f"client loop lag p99 {said}, limit {_seconds(limits.loop_lag_s)}")
-    for what, error in merge_errors_s(merges, merge_s).items():
+    for what, error in merge_errors_s(merges, merge_s, manifest).items():
         if error > limits.merge_tolerance_s:
             found.append(
                 f"a merge {what} {_seconds(error)} off plan, "
@@ -84,13 +86,29 @@ def lateness_s(requests: pd.DataFrame) -> np.ndarray:
     return (requests["sent_s"] - requests["arrival_s"]).fillna(np.inf).to_numpy(float)
 
 
-def merge_errors_s(merges: pd.DataFrame, merge_s: float) -> dict[str, float]:
-    """Return the worst distance from plan at which a merge started and ended, seconds."""
+def window_ends_s(starts_s: Sequence[float], merge_s: float, manifest: Mapping) -> np.ndarray:
+    """Return when the windows of a replay shall end, seconds, shape (k,), by its merges' style.
+
+    ``manifest``: its ``config`` names the style; without one, as of an engine that computes, a
+    window lasts ``merge_s``.
+    """
+    style = manifest["config"]["merge"]["style"] if "config" in manifest else "blocking"
+    return planned_ends_s(
+        starts_s, style=style, merge_s=merge_s, horizon_s=manifest.get("horizon_s", np.nan)
+    )
+
+
+def merge_errors_s(merges: pd.DataFrame, merge_s: float, manifest: Mapping) -> dict[str, float]:
+    """Return the worst distance from plan at which a merge started and ended, seconds.
+
+    ``manifest``: as in ``window_ends_s``.
+    """
     if merges.empty:
         return {"started": 0.0, "ended": 0.0}
+    ends_s = window_ends_s(merges["planned_s"], merge_s, manifest)
     return {
         "started": float((merges["start_s"] - merges["planned_s"]).abs().max()),
-        "ended": float((merges["end_s"] - merges["planned_s"] - merge_s).abs().max()),
+        "ended": float((merges["end_s"] - ends_s).abs().max()),
     }
 
 

@@ -31,6 +31,7 @@ from safesync.protocol.statistics import (
 from safesync.tables.overlap import OVERLAP
 
 _NO_FREEDOM = 0.01  # so little could a block lower p that some 300 would be needed
+_NAMES = ("tier", "regime", "policy", "control_of")
 _NAMED = 3  # a sentence names so many cases, above that it counts them
 
 
@@ -46,21 +47,24 @@ def judge(
     given_gates: Sequence[tuple[g.Scope, g.Gate]] = (),
     seeds: Mapping[str, Sequence[int]] | None = None,
     overlap: pd.DataFrame | None = None,
+    emulated: Sequence[Mapping] = (),
 ) -> dict:
     """Return the verdict document (``document.VerdictDocument`` as plain JSON values).
 
     ``scores``: rows of SCORES; only those with role ``judge`` are evidence, and an invalid
-    calibration capture without merges fails the gate "measurement valid" of its regime on the real
-    tier. ``protocol``: values
-    of ``Rules``. ``claims``: policy ids declared before any run; each is tested in every regime
-    of every tier, and Holm's family is all of those of one tier. ``thresholds_s``: regime -> SLO
-    threshold, seconds (the lateness limit is a share of it). ``horizon_s``: length of a trace.
+    calibration capture fails the gate "measurement valid" of its regime: one without merges on the
+    real tier, any on the emulated one. ``protocol``: values of ``Rules``. ``claims``: policy ids
+    declared before any run; each is tested in every regime of every tier, and Holm's family is all
+    of those of one tier. ``thresholds_s``: regime -> SLO threshold, seconds (the lateness limit is
+    a share of it). ``horizon_s``: length of a trace.
     ``replay_s``: wall time of one replay, seconds, for "what would settle it". ``baselines``:
     fixed-period policies that the effect is decomposed against. ``given_gates``: gates that other
     stages computed (transfer, causality, training parity, matched spacing), each with the
-    verdicts it belongs to; they take the place of "not available yet". ``seeds``: role -> seeds,
+    verdicts it belongs to; they take the place of "not computed". ``seeds``: role -> seeds,
     printed in the document (default: those in the tables). ``overlap``: rows of OVERLAP
     (``overlap.overlap_rows``), the evidence of the tier "overlap"; None for a study without it.
+    ``emulated``: per regime the values of ``document.EmulatedRegime``; its agreement goes with
+    every result of the tier "emulator", whose rows stand in ``scores``.
 
     On the overlap tier a rate is the requests that the windows meet as a share of all requests of
     the block, so gains, ``min_gain`` and intervals are in points as elsewhere. Its control is the
@@ -74,6 +78,8 @@ def judge(
     overlap = OVERLAP.empty() if overlap is None else overlap
     check_unique(scores)
     check_unique_blocks(overlap)
+    scores = scores.astype(dict.fromkeys(_NAMES, "category"))  # a thousand draws per block
+    regimes_emulated = [doc.EmulatedRegime(**regime) for regime in emulated]
     judged = scores[scores["role"] == "judge"]
     counted = overlap[overlap["role"] == "judge"]
     pairs = pairs_of(judged, counted)
@@ -88,7 +94,8 @@ def judge(
         horizon_s,
         replay_s,
         tuple(baselines),
-        calibration=scores[(scores["role"] == "calibration") & (scores["policy"] == NOSYNC)],
+        calibration=scores[scores["role"] == "calibration"],
+        caveats={found.regime: _caveat(found) for found in regimes_emulated},
     )
 
     verdicts, family = [], {}
@@ -111,9 +118,16 @@ def judge(
         seeds=_seeds(scores, overlap) if seeds is None else _integers(seeds),
         protocol=rules.model_dump(),
         thresholds_s=dict(thresholds_s),
+        emulated=regimes_emulated,
         verdicts=verdicts,
         described=described,
     ).model_dump(mode="json")
+
+
+def _caveat(found: doc.EmulatedRegime) -> str:
+    if found.agreement is None:
+        return "No real replay of this run shows how far the emulator is off."
+    return found.agreement.sentence
 
 
 def _described_policies(study: Study, tier: str, regime: str, claims: Sequence[str]) -> list[str]:
@@ -235,7 +249,9 @@ def _gates(
         found += [*g.without_replays(), g.exact_budget(len(blocks))] if blocks else []
     elif blocks:
         captures = study.calibration
-        mine = (captures["tier"] == case.tier) & (captures["regime"] == case.regime)
+        mine = (captures["tier"] == g.REAL_TIER) & (captures["regime"] == case.regime)
+        if case.tier == g.REAL_TIER:
+            mine &= captures["policy"] == NOSYNC
         found += [
             g.measurement_valid(
                 blocks,
@@ -378,14 +394,17 @@ def _settle(study: Study, case: Case, family: int, resolved: bool) -> doc.Settle
         blocks = max(blocks, narrow or 0)
         purpose = f"to narrow the interval to \u00b1{rules.min_gain * 100:g} points at this spread"
     more = blocks - len(case.blocks)
-    replays = more * (1 if exact else draws + 2)  # the capture, the policy and its draws
+    each = 1 if exact else draws + 2  # the capture, the policy and its draws
+    replays = 0 if case.tier == g.EMULATED_TIER else more * each
     wall_s = replays * study.replay_s
     if more:
         of = "" if exact else f" of {g.count(draws, 'draw')}"
-        sentence = (
-            f"At least {g.count(blocks, 'block')}{of}, {purpose}: {more} more, "
-            f"{g.count(replays, 'replay')}, {_duration(wall_s)} one after another."
+        cost = (
+            f"{g.count(replays, 'replay')}, {_duration(wall_s)} one after another"
+            if replays
+            else "emulated seeds, no measurement"
         )
+        sentence = f"At least {g.count(blocks, 'block')}{of}, {purpose}: {more} more, {cost}."
     else:
         sentence = "The interval is narrow but touches the margin; more blocks would move it off."
     return doc.Settle(
@@ -446,6 +465,7 @@ def _result(study: Study, case: Case, *, sentence: str, **fields) -> doc.PolicyR
         gain=gain,
         blocks=[describe_block(block) for block in case.blocks],
         decomposition=decompose(study, case),
+        caveat=study.caveats.get(case.regime) if case.tier == g.EMULATED_TIER else None,
         **fields,
     )
 

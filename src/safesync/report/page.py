@@ -11,22 +11,42 @@ from plotly.offline import get_plotlyjs
 
 from safesync.protocol.blocks import CONTROL, NOSYNC, NOT_POLICIES
 from safesync.protocol.evidence import TIERS
-from safesync.protocol.gates import OVERLAP_TIER, count
+from safesync.protocol.gates import OVERLAP_TIER, REAL_TIER, count
+from safesync.protocol.validity import Limits
 from safesync.report import tables
+from safesync.report.arrivals import Origin, origin
+from safesync.report.emulated import errors
+from safesync.report.figures.agreement import agreement_figure
 from safesync.report.figures.base import Colours, Figure
+from safesync.report.figures.client import client_figure
 from safesync.report.figures.decomposition import decomposition
 from safesync.report.figures.envelope import envelope
 from safesync.report.figures.forecast import forecast_figure
 from safesync.report.figures.latency import latency_cdf
 from safesync.report.figures.null import null_figure
 from safesync.report.figures.timeline import timeline
+from safesync.report.figures.training import training_figure
+from safesync.report.figures.transfer import transfer_figure
 from safesync.report.figures.windows import windows_figure
-from safesync.report.replay import Replay, captures
+from safesync.report.merges import MergePlan, merge_costs
+from safesync.report.published import Comparison, compare
+from safesync.report.replay import Replay, captures, judged_policy
+from safesync.report.training import TrainingRun, final_losses, parity_gates
 from safesync.report.wording import FILTERS
+from safesync.tables.agreement import AGREEMENT
 from safesync.tables.atomic import replacing
 from safesync.tables.overlap import OVERLAP
 
 _REPLAY = ("tier", "regime", "seed", "role", "policy", "draw", "budget")
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training runs of one regime: their curves, final losses and parity gates."""
+
+    figure: Figure
+    table: dict
+    gates: list[dict]
 
 
 @dataclass(frozen=True)
@@ -35,17 +55,26 @@ class Section:
 
     regime: str
     kind: str
+    results: list[dict]
     threshold: Mapping
     tier: str
+    origin: Origin | None
+    background: str
+    comparison: Comparison | None
     rows: list[dict]
     rows_left_out: int
     validity: dict
+    merge: MergePlan
     costs: list[dict]
+    cost: dict | None
     set_aside: int
     figures: list[Figure]
     overlap: list[dict]
     inert: list[dict]
     overlap_figures: list[Figure]
+    emulated: Mapping | None
+    emulator_figures: list[Figure]
+    training: Training | None
 
 
 @dataclass(frozen=True)
@@ -55,8 +84,23 @@ class _Study:
     verdict: Mapping
     policies: list[str]
     colours: Colours
-    merge_s: float
-    merge_tolerance_s: float
+    merges: Mapping[str, MergePlan]
+    horizon_s: float
+    arrivals: Sequence[Mapping]
+    backgrounds: Mapping[str, Mapping]
+    published: pd.DataFrame | None
+    agreement: pd.DataFrame
+    transfers: Mapping[str, Mapping]
+    trainings: Sequence[TrainingRun]
+
+    def limits(self, regime: str, threshold: Mapping) -> Limits:
+        """Return what a measurement of a regime with this threshold may be off by."""
+        protocol = self.verdict["protocol"]
+        return Limits(
+            lateness_s=protocol["lateness_limit"] * threshold["threshold_s"],
+            loop_lag_s=protocol["loop_lag_limit_s"],
+            merge_tolerance_s=self.merges[regime].tolerance_s,
+        )
 
 
 def build(
@@ -66,20 +110,31 @@ def build(
     scores: pd.DataFrame,
     replays: Sequence[Replay],
     thresholds: Mapping[str, Mapping],
-    merge_s: float,
-    merge_tolerance_s: float,
+    merges: Mapping[str, MergePlan],
+    horizon_s: float,
     config_text: str,
     warnings: Sequence[str] = (),
     overlap: pd.DataFrame | None = None,
+    arrivals: Sequence[Mapping] = (),
+    backgrounds: Mapping[str, Mapping] | None = None,
+    published: pd.DataFrame | None = None,
+    agreement: pd.DataFrame | None = None,
+    transfers: Mapping[str, Mapping] | None = None,
+    trainings: Sequence[TrainingRun] = (),
 ) -> None:
     """Write the report to ``path``, through a temporary name and a rename.
 
     ``verdict``: the document that ``judge`` returned. ``scores``: every row of SCORES of the run.
     ``replays``: those whose tables are at hand (a tier may have none: it is then judged but not
-    drawn). ``thresholds``: regime -> threshold document. ``merge_s``, ``merge_tolerance_s``:
-    planned length of a merge and how far it may be off plan, seconds. ``config_text``: the exact
-    config. ``warnings``: sentences of earlier stages. ``overlap``: the rows of OVERLAP that the
-    verdicts rest on; None for a run without that tier.
+    drawn). ``thresholds``: regime -> threshold document, in the order of the page. ``merges``:
+    regime -> the merges that were asked for. ``horizon_s``: length of every trace, seconds.
+    ``config_text``: the exact config. ``warnings``: sentences of earlier stages. ``overlap``: the
+    rows of OVERLAP that the verdicts rest on; None for a run without that tier. ``arrivals``: the
+    metadata of every ARRIVALS table, with its number of rows as ``requests``. ``backgrounds``:
+    regime -> the config's section on what runs beside it. ``published``: the study's figures;
+    None: nothing to compare with. ``agreement``: the AGREEMENT rows of all regimes; None: there is
+    none. ``transfers``: regime -> the document of gate 2. ``trainings``: training runs on the
+    schedules of the run.
     """
     scores = scores.reset_index(drop=True)  # rows of several files may share their labels
     overlap = OVERLAP.empty() if overlap is None else overlap
@@ -88,8 +143,14 @@ def build(
         verdict=verdict,
         policies=policies,
         colours=Colours([policy for policy in policies if policy not in NOT_POLICIES]),
-        merge_s=merge_s,
-        merge_tolerance_s=merge_tolerance_s,
+        merges=merges,
+        horizon_s=horizon_s,
+        arrivals=arrivals,
+        backgrounds=backgrounds or {},
+        published=published,
+        agreement=AGREEMENT.empty() if agreement is None else agreement,
+        transfers=transfers or {},
+        trainings=trainings,
     )
     sections = [
         _section(
@@ -100,7 +161,8 @@ def build(
             thresholds[regime],
             overlap[(overlap["regime"] == regime) & (overlap["role"] == "judge")],
         )
-        for regime in sorted(scores["regime"].unique())
+        for regime in thresholds
+        if regime in set(scores["regime"])
     ]
     text = (
         _environment()
@@ -108,6 +170,9 @@ def build(
         .render(
             verdict=verdict,
             sections=sections,
+            tiers=TIERS,
+            emulated={found["regime"]: found for found in verdict["emulated"]},
+            errors=errors,
             machines=tables.machines(replays),
             config_text=config_text,
             warnings=list(warnings),
@@ -151,49 +216,152 @@ def _section(
     here = [replay for replay in replays if replay.tier == tier]
     aside = tables.set_aside(scores)
     rows, left_out = tables.replay_rows(scores, study.policies)
-    protocol = study.verdict["protocol"]
+    merge = study.merges[regime]
+    costs, cost = merge_costs(here, study.policies, merge)
+    measured = scores[scores["tier"] == tier]
+    kind = str(scores["kind"].iloc[0])
     return Section(
         regime=regime,
-        kind=str(scores["kind"].iloc[0]),
+        kind=kind,
+        results=[r for r in study.verdict["verdicts"] if r["regime"] == regime],
         threshold=threshold,
         tier=tier,
+        origin=origin([facts for facts in study.arrivals if facts["regime"] == regime]),
+        background=tables.background(study.backgrounds.get(regime, {})),
+        comparison=_comparison(study, regime, kind, here, threshold, aside),
         rows=rows,
         rows_left_out=left_out,
-        validity=tables.validity(
-            scores[scores["tier"] == tier],
-            here,
-            lateness_limit_s=protocol["lateness_limit"] * threshold["threshold_s"],
-            loop_lag_limit_s=protocol["loop_lag_limit_s"],
-            merge_tolerance_s=study.merge_tolerance_s,
-            merge_s=study.merge_s,
-        ),
-        costs=tables.merge_costs(here, study.policies),
+        validity=tables.validity(measured, here, study.limits(regime, threshold), merge.merge_s),
+        merge=merge,
+        costs=costs,
+        cost=cost,
         figures=[
-            *_trace_figures(study, here, threshold, aside),
+            *_trace_figures(study, regime, here, threshold, aside, measured),
             *_score_figures(study, regime, scores[scores["role"] == "judge"], aside),
         ],
         set_aside=len(aside),
         overlap=tables.overlap_rows(overlap, study.policies),
         inert=tables.inert_signals(overlap),
         overlap_figures=_overlap_figures(study, regime, overlap),
+        emulated=_emulated(study, regime),
+        emulator_figures=_emulator_figures(study, regime, aside),
+        training=_training(study, regime),
     )
 
 
-def _trace_figures(
-    study: _Study, found: Sequence[Replay], threshold: Mapping, aside: pd.DataFrame
-) -> list[Figure]:
-    """Return the figures that need requests and merges, from replays of one (tier, regime)."""
+def _emulated(study: _Study, regime: str) -> Mapping | None:
+    """Return what the emulated tier of a regime rests on; None for a run without that tier."""
+    found = [one for one in study.verdict["emulated"] if one["regime"] == regime]
+    return found[0] if found else None
+
+
+def _emulator_figures(study: _Study, regime: str, aside: pd.DataFrame) -> list[Figure]:
+    """Return how the emulator stands to the real sidecar: replay by replay, and by effect.
+
+    ``aside``: the SCORES rows that do not count.
+    """
+    key = ["seed", "policy", "draw", "budget"]
+    rows = study.agreement[study.agreement["regime"] == regime]
+    real = aside.loc[aside["tier"] == REAL_TIER, key]
+    replays = pd.MultiIndex.from_frame(rows[key].assign(policy=rows["policy"].map(judged_policy)))
+    out = replays.isin(pd.MultiIndex.from_frame(real))
+    plot = agreement_figure(rows[~out], study.policies, study.colours)
+    notes = _left_out(len(set(replays[out])))
+    if notes:
+        notes.append("The agreement that is stated counts every replay.")
+    document = study.transfers.get(regime)
+    drawn = [
+        plot and _noted(plot, notes),
+        document and transfer_figure(document, study.verdict["protocol"]["transfer_tolerance"]),
+    ]
+    return [figure for figure in drawn if figure]
+
+
+def _training(study: _Study, regime: str) -> Training | None:
+    """Return the training runs on the schedules of a regime; None without one."""
+    runs = [run for run in study.trainings if run.facts["regime"] == regime]
+    figure = training_figure(runs, study.policies, study.colours)
+    if figure is None:
+        return None
+    return Training(
+        figure,
+        final_losses(runs, study.policies),
+        parity_gates([r for r in study.verdict["verdicts"] if r["regime"] == regime]),
+    )
+
+
+def _counting(found: Sequence[Replay], aside: pd.DataFrame) -> list[Replay]:
+    """Return the replays of which no score row is set aside."""
     without = set(aside[list(_REPLAY)].itertuples(index=False, name=None))
-    replays = [r for r in found if tuple(getattr(r, name) for name in _REPLAY) not in without]
+    return [r for r in found if tuple(getattr(r, name) for name in _REPLAY) not in without]
+
+
+def _comparison(
+    study: _Study,
+    regime: str,
+    kind: str,
+    found: Sequence[Replay],
+    threshold: Mapping,
+    aside: pd.DataFrame,
+) -> Comparison | None:
+    """Return the regime beside the published study, from its judged replays that count."""
+    if study.published is None:
+        return None
+    judged = [replay for replay in _counting(found, aside) if replay.role == "judge"]
+    return compare(
+        study.published,
+        kind,
+        judged,
+        _captures(judged),
+        study.policies,
+        metric=threshold["metric"],
+        threshold_s=threshold["threshold_s"],
+        merge_s=study.merges[regime].merge_s,
+    )
+
+
+def _captures(replays: Sequence[Replay]) -> dict[int, Replay]:
+    """Return seed -> capture, for replays of one (tier, regime)."""
+    return {seed: replay for (_, _, seed), replay in captures(replays).items()}
+
+
+def _trace_figures(
+    study: _Study,
+    regime: str,
+    found: Sequence[Replay],
+    threshold: Mapping,
+    aside: pd.DataFrame,
+    scores: pd.DataFrame,
+) -> list[Figure]:
+    """Return the figures that need requests and merges, from replays of one (tier, regime).
+
+    ``scores``: the rows of the same replays, which tell the invalid ones.
+    """
+    replays = _counting(found, aside)
     judged = [replay for replay in replays if replay.role == "judge"]
     judged_out = sum(replay.role == "judge" for replay in found) - len(judged)
-    nosync = {seed: replay for (_, _, seed), replay in captures(replays).items()}
+    nosync = _captures(replays)
+    merge_s = study.merges[regime].merge_s
+    invalid = scores.loc[~scores["valid"].astype(bool), ["seed", "policy", "draw", "budget"]]
     slo = {"metric": threshold["metric"], "threshold_s": threshold["threshold_s"]}
     look = (study.policies, study.colours)
     drawn = [
-        (timeline(judged, nosync, *look, merge_s=study.merge_s, **slo), judged_out),
         (
-            windows_figure(replays, nosync, *look, merge_s=study.merge_s, **slo),
+            timeline(judged, nosync, *look, merge_s=merge_s, horizon_s=study.horizon_s, **slo),
+            judged_out,
+        ),
+        (
+            client_figure(
+                found,
+                study.policies,
+                study.limits(regime, threshold),
+                study.horizon_s,
+                set(invalid.itertuples(index=False, name=None)),
+            ),
+            0,
+        ),
+        (
+            windows_figure(replays, nosync, *look, merge_s=merge_s, **slo),
             len(found) - len(replays),
         ),
         (latency_cdf(judged, *look, **slo), judged_out),
@@ -217,19 +385,33 @@ def _score_figures(
 ) -> list[Figure]:
     """Return the figures that scores and verdicts suffice for, a variant per tier."""
     envelopes, decompositions = [], []
-    for tier in [tier for tier in TIERS if tier in set(scores["tier"])]:
+    results = [*study.verdict["verdicts"], *study.verdict["described"]]
+    judged = {r["tier"] for r in results if r["regime"] == regime} - {OVERLAP_TIER}
+    for tier in [tier for tier in TIERS if tier in {*scores["tier"], *judged}]:
         out = scores.index.intersection(aside.index[aside["tier"] == tier])
         strip = envelope(scores.drop(out), tier, regime, study.policies, study.colours)
         notes = [f"{tier}: {note}" for note in _left_out(len(out))]
         envelopes.append((tier, strip and _noted(strip, notes)))
         decompositions.append((tier, _decomposition(study, regime, tier, scores.loc[out])))
-    return [figure for figure in map(_by_tier, (envelopes, decompositions)) if figure]
+    return [figure for figure in map(_joined, (envelopes, decompositions)) if figure]
 
 
 def _overlap_figures(study: _Study, regime: str, overlap: pd.DataFrame) -> list[Figure]:
     """Return the figures of the overlap tier, from judge rows of OVERLAP of one regime."""
     look = (study.policies, study.colours)
-    split = _decomposition(study, regime, OVERLAP_TIER, None)
+    results = [*study.verdict["verdicts"], *study.verdict["described"]]
+    baselines = dict.fromkeys(
+        part["baseline"]
+        for result in results
+        if result["regime"] == regime and result["tier"] == OVERLAP_TIER
+        for part in result["decomposition"] or ()
+    )
+    split = _joined(
+        [
+            (f"against {name}", _decomposition(study, regime, OVERLAP_TIER, None, name))
+            for name in baselines
+        ]
+    )
     drawn = [
         null_figure(overlap, *look),
         forecast_figure(overlap, *look),
@@ -239,15 +421,27 @@ def _overlap_figures(study: _Study, regime: str, overlap: pd.DataFrame) -> list[
 
 
 def _decomposition(
-    study: _Study, regime: str, tier: str, aside: pd.DataFrame | None
+    study: _Study,
+    regime: str,
+    tier: str,
+    aside: pd.DataFrame | None,
+    baseline: str | None = None,
 ) -> Figure | None:
-    """Return the split of the effects that stand; ``aside``: the tier's rows that do not count."""
+    """Return the split of the effects that stand.
+
+    ``aside``: the tier's rows that do not count. ``baseline``: against this one alone; None: all.
+    """
     results = [*study.verdict["verdicts"], *study.verdict["described"]]
-    here = [
-        r for r in results if r["regime"] == regime and r["tier"] == tier and r["decomposition"]
+    split = [
+        r | {"decomposition": [p for p in parts if baseline in (None, p["baseline"])]}
+        for r in results
+        if r["regime"] == regime and r["tier"] == tier and (parts := r["decomposition"])
     ]
+    here = [r for r in split if r["decomposition"]]
     kept = [r for r in here if r["verdict"] != "REFUSED" and not _rests_on(r, aside)]
     figure = decomposition(kept, study.colours)
+    if figure and kept[0]["caveat"]:
+        figure = _noted(figure, [f"{tier}: {kept[0]['caveat']}"])
     left = [r["policy"] for r in here if r not in kept]
     if figure is None or not left:
         return figure
@@ -270,14 +464,14 @@ def _rests_on(result: Mapping, rows: pd.DataFrame | None) -> bool:
     return rests
 
 
-def _by_tier(figures: Sequence[tuple[str, Figure | None]]) -> Figure | None:
-    """Return one figure whose variants are the tiers of ``figures``; None when all are None."""
-    found = [(tier, figure) for tier, figure in figures if figure]
+def _joined(figures: Sequence[tuple[str, Figure | None]]) -> Figure | None:
+    """Return one figure of which each of ``figures`` is a variant; None when all are None."""
+    found = [(label, figure) for label, figure in figures if figure]
     if not found:
         return None
     return replace(
         found[0][1],
-        alt=" ".join(f"{tier}: {figure.alt}" for tier, figure in found),
-        notes=[note for _, figure in found for note in figure.notes],
-        variants=[replace(figure.variants[0], label=tier) for tier, figure in found],
+        alt=" ".join(f"{label}: {figure.alt}" for label, figure in found),
+        notes=list(dict.fromkeys(note for _, figure in found for note in figure.notes)),
+        variants=[replace(figure.variants[0], label=label) for label, figure in found],
     )

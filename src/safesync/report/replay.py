@@ -9,6 +9,11 @@ from safesync.protocol.blocks import CONTROL, NOSYNC, PROBE
 from safesync.protocol.gates import count
 
 
+def judged_policy(policy: str) -> str:
+    """Return the policy that a folder of results is of: matched random has one per budget."""
+    return CONTROL if policy.startswith(f"{CONTROL}_") else policy
+
+
 @dataclass(frozen=True)
 class Replay:
     """One replay's identity and tables.
@@ -35,6 +40,18 @@ class Replay:
     def is_control(self) -> bool:
         """Whether this is a matched-random draw."""
         return self.policy == CONTROL
+
+    @property
+    def name(self) -> str:
+        """The name under which it stands among the replays of its block."""
+        if self.is_control:
+            return f"{self.policy} draw {self.draw}"
+        return self.policy if self.draw == 0 else f"{self.policy} repeat {self.draw}"
+
+    @property
+    def style(self) -> str:
+        """How its merges ran; blocking where the manifest doesn't say."""
+        return self.manifest.get("config", {}).get("merge", {}).get("style", "blocking")
 
     @property
     def group(self) -> str:

@@ -1,27 +1,20 @@
-"""The page's tables as plain rows: validity, cost per merge, replays, overlap, machines."""
+"""The page's tables as plain rows: validity, replays, overlap, machines."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from safesync.protocol.blocks import NOSYNC
-from safesync.protocol.validity import merge_errors_s
-from safesync.report.figures.base import order
+from safesync.protocol.validity import Limits, merge_errors_s
 from safesync.report.replay import Replay
 
 MAX_REPLAY_ROWS = 400
 
 
 def validity(
-    scores: pd.DataFrame,
-    replays: Sequence[Replay],
-    *,
-    lateness_limit_s: float,
-    loop_lag_limit_s: float,
-    merge_tolerance_s: float,
-    merge_s: float,
+    scores: pd.DataFrame, replays: Sequence[Replay], limits: Limits, merge_s: float
 ) -> dict:
     """Return the validity strip of one (tier, regime).
 
@@ -30,19 +23,19 @@ def validity(
     many of ``measured`` measurements the client's priority was raised. ``telemetry``: samples
     due, samples without an answer of the server, requests that it preempted.
     """
-    errors = [merge_errors_s(replay.merges, merge_s) for replay in replays]
+    errors = [merge_errors_s(replay.merges, merge_s, replay.manifest) for replay in replays]
     checks = [
-        _check("client lateness, p99", scores["lateness_p99_s"].max(), lateness_limit_s),
-        _check("client loop lag, p99", scores["loop_lag_p99_s"].max(), loop_lag_limit_s),
+        _check("client lateness, p99", scores["lateness_p99_s"].max(), limits.lateness_s),
+        _check("client loop lag, p99", scores["loop_lag_p99_s"].max(), limits.loop_lag_s),
         _check(
             "merge start off plan",
             max((e["started"] for e in errors), default=np.nan),
-            merge_tolerance_s,
+            limits.merge_tolerance_s,
         ),
         _check(
             "merge end off plan",
             max((e["ended"] for e in errors), default=np.nan),
-            merge_tolerance_s,
+            limits.merge_tolerance_s,
         ),
     ]
     invalid = scores[~scores["valid"].astype(bool)]
@@ -85,30 +78,6 @@ def _check(name: str, figure: float, limit: float) -> dict:
         "passed": bool(figure <= limit) if known else None,
         "share": float(min(1.0, figure / limit)) if known else 0.0,
     }
-
-
-def merge_costs(replays: Sequence[Replay], policies: Sequence[str]) -> list[dict]:
-    """Return, per group of replays, means per merge: seconds by phase, bytes, rounds."""
-    groups: dict[str, list[pd.DataFrame]] = {}
-    for replay in order(replays, policies):
-        if len(replay.merges):
-            groups.setdefault(replay.group, []).append(replay.merges)
-    rows = []
-    for group, tables in groups.items():
-        merges = pd.concat(tables, ignore_index=True)
-        means = merges[
-            ["reduce_s", "optimizer_s", "checkpoint_s", "reduced_bytes", "written_bytes", "rounds"]
-        ].mean()
-        rows.append(
-            {
-                "group": group,
-                "replays": len(tables),
-                "merges": len(merges),
-                "window_s": float((merges["end_s"] - merges["start_s"]).mean()),
-                **{name: float(value) for name, value in means.items()},
-            }
-        )
-    return rows
 
 
 def set_aside(scores: pd.DataFrame) -> pd.DataFrame:
@@ -157,6 +126,12 @@ def inert_signals(overlap: pd.DataFrame) -> list[dict]:
     return rows.drop_duplicates().sort_values("seed").to_dict("records")
 
 
+def background(section: Mapping) -> str:
+    """Return in words what the config lets run beside the sidecar; empty for nothing."""
+    absent = ("None", "none")
+    return ", ".join(f"{name} {value}" for name, value in _flat(section) if value not in absent)
+
+
 def machines(replays: Sequence[Replay]) -> list[dict]:
     """Return the distinct settings under which was measured, with how many replays each."""
     found: dict[str, dict] = {}
@@ -187,12 +162,16 @@ def machines(replays: Sequence[Replay]) -> list[dict]:
     return list(found.values())
 
 
-def _flat(facts: dict, prefix: str = "") -> list[tuple[str, str]]:
+def _flat(facts: Mapping, prefix: str = "") -> list[tuple[str, str]]:
     rows = []
     for name, value in facts.items():
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             rows += _flat(value, f"{prefix}{name}: ")
         else:
-            said = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            said = ", ".join(map(_said, value)) if isinstance(value, list) else _said(value)
             rows.append((f"{prefix}{name}".replace("_", " "), said))
     return rows
+
+
+def _said(value: object) -> str:
+    return f"{value:,.12g}" if isinstance(value, float) else str(value)

@@ -1,6 +1,7 @@
 """Numbers as readers of the page see them; registered as filters of the template."""
 
 import math
+from collections.abc import Callable, Iterable
 
 MINUS = "\u2212"
 NOTHING = "\u2013"
@@ -49,6 +50,15 @@ def quantity(value: float | None) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"
+
+
+def spread(values: Iterable[float], said: Callable[[float], str]) -> str:
+    """Return the least and the most of the values that are known, each as ``said`` says it."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return NOTHING
+    low, high = said(min(known)), said(max(known))
+    return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
 FILTERS = {

@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
+from safesync.sidecar.background.start import Background
 from safesync.sidecar.figures import figures
 from safesync.sidecar.host import core_map, environment, git_commit, machine_to_oneself
 from safesync.sidecar.model import vocabulary_size
 from safesync.sidecar.processes import Broken, Child, Processes
 from safesync.sidecar.server import Server, start_server, wait_healthy, warm_up
-from safesync.sidecar.telemetry import Telemetry, with_loop_lag
+from safesync.sidecar.telemetry import Telemetry, kv_cache, with_loop_lag
 from safesync.sidecar.version import MEASUREMENT_VERSION
 from safesync.tables import write_document
 from safesync.tables.arrivals import ARRIVALS, arrivals_sha256
@@ -28,6 +29,7 @@ from safesync.tables.schedule import SCHEDULE
 from safesync.tables.telemetry import TELEMETRY
 
 LEAD_S = 2.0
+_METRICS_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Measurement:
     cores: dict
     client: dict
     merge: dict
+    background: dict
     arrivals: Path
     schedule: Path
     model: Path
@@ -116,16 +119,20 @@ class _Run:
         )
         ranks = self._start_ranks()
         client = self._start_client(server)
+        background = self._start_background()
         self.progress(f"waiting for the server at {server.url}")
         healthy_s = wait_healthy(self.processes, server, job.sidecar["start_timeout_s"])
         medians = self._warm_up(server)
         self.progress(f"server ready after {healthy_s:.0f} s, warm-up medians {_listed(medians)} s")
-        self._wait_ready([client, *ranks])
+        cache = kv_cache(_metrics(server))
+        awaited = {self.scratch / f"rank.{rank}": child for rank, child in enumerate(ranks)}
+        self._wait_ready({self.scratch / "client": client} | awaited | background.awaited)
         t0_ns, t0_unix_ns = self._go()
         telemetry = Telemetry(server.url, server.headers(), t0_ns)
         telemetry.start()
         self._attend(client, ranks, t0_ns)
         sampled = telemetry.stop()
+        beside = background.stop()
         if server.child:
             self.processes.stop(server.child)
         requests = REQUESTS.read(self.scratch / "requests.parquet")
@@ -145,17 +152,20 @@ class _Run:
             "server_start_s": healthy_s,
             "warm_up_median_s": medians,
             "attached": server.child is None,
+            "kv_cache": cache,
             "cores": self.cores,
             "client_nice": client.nice,
             "client_nice_granted": client.raised,
+            "background": beside,
             "config": {
                 "sidecar": job.sidecar,
                 "client": job.client,
                 "merge": job.merge,
+                "background": job.background,
                 "model": job.model_name,
             },
             "git_commit": git_commit(),
-            "figures": figures(requests, merges, sampled, lag),
+            "figures": figures(requests, merges, sampled, lag, beside),
             **environment(),
         }
         return requests, merges, sampled, manifest
@@ -179,12 +189,17 @@ class _Run:
             "rendezvous": str(self.scratch / "rendezvous"),
             "windows": self.windows[["merge", "step", "start_s"]].to_dict("records"),
             "merge_s": merge["merge_s"],
+            "style": merge["style"],
+            "bandwidth_bytes_per_s": merge["bandwidth_bytes_per_s"],
+            "passes": merge.get("passes"),
+            "horizon_s": self.job.horizon_s,
             "parameters": merge["parameters"],
             "fragment_parameters": merge["fragment_parameters"],
             "checkpoint_dir": str(self.scratch / "checkpoints"),
             "timeout_s": merge["timeout_s"],
             "ready": str(self.scratch / "rank"),
             "go": str(self.scratch / "go.json"),
+            "stop": str(self.scratch / "stop"),
             "merges": str(self.scratch / "merges.parquet"),
         }
         (self.scratch / "checkpoints").mkdir()
@@ -212,6 +227,7 @@ class _Run:
             "go": str(self.scratch / "go.json"),
             "stop_s": self.stop_s,
             "timeout_s": self.job.client["timeout_s"],
+            "processes": self.job.client["processes"],
             "prompt_seed": self.prompt_seed,
             "prompt_ids": list(self.job.sidecar["prompt_ids"]),
             "locust_stats": str(self.job.log_folder / "locust_stats.json"),
@@ -243,14 +259,28 @@ class _Run:
         while True:
             yield random.integers(*self.job.sidecar["prompt_ids"], length).tolist()
 
-    def _wait_ready(self, children: list[Child]) -> None:
-        files = [self.scratch / "client"]
-        files += [self.scratch / f"rank.{rank}" for rank in range(len(children) - 1)]
+    def _start_background(self) -> Background:
+        """Start what runs through every measurement of the regime, with and without merges."""
+        background = Background(
+            self.processes, self.scratch, self.job.log_folder, self.cores["ranks"]
+        )
+        if self.job.background["load"]:
+            background.start_load(self.job.background["load"])
+        # absent where nothing trains
+        training = self.job.background.get("training")
+        if training:
+            merge = self.job.merge
+            held = [] if merge["style"] == "overlapped" else self.windows["start_s"].tolist()
+            pauses_s = [(start_s, start_s + merge["merge_s"]) for start_s in held]
+            background.start_training(training, merge["ranks"], pauses_s)
+        return background
+
+    def _wait_ready(self, awaited: dict[Path, Child]) -> None:
+        """Wait until every file is there that a process makes when it is ready."""
         deadline = time.monotonic() + 120
-        while not all(file.exists() for file in files):
+        while late := [child.name for file, child in awaited.items() if not file.exists()]:
             self.processes.check()
             if time.monotonic() > deadline:
-                late = [c.name for c, f in zip(children, files, strict=True) if not f.exists()]
                 raise Broken(f"{' and '.join(late)} did not become ready within 120 s")
             time.sleep(0.05)
 
@@ -274,6 +304,7 @@ class _Run:
                 passed = max(0.0, now - t0_ns / 1e9)
                 self.progress(f"{passed:.0f} of {self.job.horizon_s:g} s of load")
             time.sleep(0.1)
+        (self.scratch / "stop").touch()
         for child in (client, *ranks):
             self.processes.wait(child, end_s)
 
@@ -288,6 +319,13 @@ class _Run:
                 f"the ranks reported {len(merges)} merges; expected the schedule's "
                 f"{len(self.windows)}"
             )
+
+
+def _metrics(server: Server) -> str:
+    try:
+        return server.get("/metrics", _METRICS_TIMEOUT_S).decode()
+    except OSError:  # an attached server may have no such page
+        return ""
 
 
 def _listed(values: list[float]) -> str:

@@ -2,6 +2,7 @@
 
 import http.client
 import math
+import re
 import threading
 import time
 import urllib.parse
@@ -36,6 +37,21 @@ def parse_metrics(text: str) -> dict[str, float]:
         if column:
             found[column] = found.get(column, 0.0) + float(line.rpartition(" ")[2])
     return found
+
+
+def kv_cache(page: str) -> dict[str, int | None]:
+    """Return ``block_size`` (tokens) and ``blocks`` of the server's KV cache; None: not told.
+
+    ``page`` is vLLM's Prometheus page, whose info metric holds both as labels.
+    """
+    labels = {}
+    for line in page.splitlines():
+        if line.startswith("vllm:cache_config_info{"):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+    found = {"block_size": labels.get("block_size"), "blocks": labels.get("num_gpu_blocks")}
+    return {
+        name: int(value) if (value or "").isdecimal() else None for name, value in found.items()
+    }
 
 
 class Telemetry:

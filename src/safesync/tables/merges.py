@@ -1,5 +1,8 @@
 """merges: what each merge window of a replay really did."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pyarrow as pa
 
 from safesync.tables.base import Table
@@ -22,3 +25,17 @@ MERGES = Table(
         ]
     ),
 )
+
+
+def planned_ends_s(
+    planned_s: Sequence[float], *, style: str, merge_s: float, horizon_s: float
+) -> np.ndarray:
+    """Return when the windows planned at ``planned_s`` shall end, seconds, shape (k,).
+
+    After ``merge_s``; but an ``overlapped`` merge lasts until the next one begins, and the last
+    until ``horizon_s``.
+    """
+    starts_s = np.asarray(planned_s, float)
+    if style == "overlapped":
+        return np.append(starts_s[1:], horizon_s)[: len(starts_s)]
+    return starts_s + merge_s

@@ -20,6 +20,8 @@ SCORES = Table(
             ("policy", pa.string()),
             ("draw", pa.int32()),
             ("budget", pa.int32()),
+            ("control_of", pa.string()),  # matched_spacing: the policy whose gaps it permutes
+            ("capture", pa.string()),  # tier of the nosync run that the policy observed
             ("requests", pa.int64()),
             ("ok", pa.int64()),
             ("failed", pa.int64()),
@@ -45,4 +47,5 @@ SCORES = Table(
             ("fingerprint", pa.string()),
         ]
     ),
+    version=2,
 )

@@ -1,6 +1,6 @@
 """From a real trace and a seed to one block's arrivals: window, slice, scaling, clipping."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,6 +240,17 @@ def _deal(
         "slices_in_window": int(requests.size),
         "slices_without_requests": empty,
     }
+
+
+def free_slices(facts: Mapping[str, Any], seeds: int) -> int:
+    """Return how many further seeds could take a slice of their own.
+
+    ``facts``: of the ``Cut`` of any of the run's ``seeds``. 0 where slices overlap: they would
+    be no independent evidence.
+    """
+    if facts["slices"] == "overlapping":
+        return 0
+    return facts["slices_in_window"] - facts["slices_without_requests"] - seeds
 
 
 def slice_of(regime: str, seed: int, seeds: Sequence[int], open_slices: np.ndarray) -> int:

@@ -130,6 +130,7 @@ class Client:
             "timeout_s": 10.0,
             "prompt_seed": 7,
             "prompt_ids": [PROMPT_LOW, 49_000],
+            "processes": 1,
         } | changes
         (folder / "plan.json").write_text(json.dumps(plan))
         self.process = subprocess.Popen(

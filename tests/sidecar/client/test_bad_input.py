@@ -21,6 +21,7 @@ GOOD = {
     "timeout_s": 5,
     "prompt_seed": 1,
     "prompt_ids": [0, 1000],
+    "processes": 1,
 }
 
 
@@ -37,6 +38,9 @@ GOOD = {
         ("prompt_seed", 1.5),
         ("prompt_ids", [0, 255]),
         ("prompt_ids", [0]),
+        ("processes", 0),
+        ("processes", 1.0),
+        ("processes", True),
         ("locust_stats", ""),
         ("surplus", 1),
     ],

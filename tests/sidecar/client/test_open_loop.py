@@ -96,6 +96,22 @@ def test_case_07_large_bodies_do_not_slow_the_first_token(measure, make_arrivals
     assert np.median(run.requests["first_token_s"] - written) < 0.02
 
 
+def test_case_07_large_bodies_do_not_delay_other_requests(measure, make_arrivals):
+    """Twenty prompts of 50,000 tokens and, 1 ms behind each, one of 16.
+
+    Bodies that are serialised when they are sent, some 10 ms each, hold up whoever comes next: the
+    small requests would be sent 0.2 s late by the end, and their first tokens read as late.
+    """
+    behind = np.repeat([0.2, 0.201], 20)
+    sizes = np.repeat([50_000, 16], 20)
+    run = measure(make_arrivals(behind, prompt_tokens=sizes, output_tokens=1), first_token_s=1.0)
+    small = run.requests["request_id"] >= 20
+    assert (run.requests["status"] == "ok").all()
+    assert run.lateness()[small].median() < 0.1
+    written = np.array([run.served(key)["writes_s"][0] for key in range(20, 40)])
+    assert np.median(run.requests["first_token_s"][small] - written) < 0.02
+
+
 def test_case_21_rows_hold_raw_times(steady):
     """Locust counts 147 ms and more as 150 or 160; the rows keep every microsecond."""
     latency_ms = 1e3 * steady.latency()

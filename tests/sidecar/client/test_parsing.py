@@ -39,6 +39,16 @@ def test_usage_that_comes_only_at_the_end_is_no_token_count():
     assert tokens.output_tokens == 5
 
 
+def test_case_13_text_is_not_counted_again():
+    """Two tokens in three pieces: a tokenizer that counts every piece comes to three."""
+    tokens = Tokens()
+    for number, data in enumerate([event("Hel", 0), event("lo", 1), event(" world", 2)]):
+        tokens.take(data, float(number))
+    assert tokens.chunk_s == [0.0, 1.0, 2.0]
+    assert tokens.chunk_tokens == [0, 1, 1]
+    assert tokens.output_tokens == 2
+
+
 def test_held_back_text_counts_when_its_token_came():
     """Half a character has no text yet; its token was generated, and its text adds none later."""
     tokens = Tokens()

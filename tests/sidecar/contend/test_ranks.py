@@ -1,12 +1,11 @@
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
-from sidecar.contend.contention import Contention, sleep_until
+from sidecar.beside import sleep_until
+from sidecar.contend.contention import Contention
 
 from safesync.outer.checkpoint import read_fragments
 from safesync.tables.merges import MERGES
@@ -108,6 +107,50 @@ def test_checkpoints_are_readable_and_bounded(finished):
     assert len({state.round for state in states}) == len(files)
 
 
+def test_throttled_ranks_keep_their_cap_at_idle_priority_and_end_on_plan(tmp_path):
+    changes = {"style": "throttled", "bandwidth_bytes_per_s": 300_000.0}
+    with Contention(tmp_path, (0.2, 1.4), **changes) as contention:
+        contention.start(0, 1)
+        contention.wait_ready()
+        priorities = [psutil.Process(one.pid).ionice().ioclass for one in contention.processes]
+        contention.go()
+        assert [contention.end(rank, 20) for rank in (0, 1)] == [(0, ""), (0, "")]
+    assert priorities == [psutil.IOPRIO_CLASS_IDLE] * 2
+    rows = MERGES.read(tmp_path / "merges.parquet")
+    # a part of 12,500 parameters: the cap pays for five of them in a window of one second
+    assert (rows["rounds"] <= 5).all()
+    assert (rows["reduced_bytes"] <= 300_000).all()
+    assert (rows["reduced_bytes"] >= 2 * 50_000).all()
+    assert (rows["end_s"] - rows["planned_s"] - 1.0).abs().max() <= END_TOLERANCE_S
+
+
+def test_overlapped_ranks_merge_the_whole_model_until_the_next_window(tmp_path):
+    changes = {"style": "overlapped", "passes": 2, "horizon_s": 3.2}
+    with Contention(tmp_path, (0.2, 1.7), **changes) as contention:
+        contention.start(0, 1)
+        contention.wait_ready()
+        contention.go()
+        assert [contention.end(rank, 20) for rank in (0, 1)] == [(0, ""), (0, "")]
+    rows, metadata = MERGES.read_with_metadata(tmp_path / "merges.parquet")
+    assert rows["rounds"].tolist() == [10, 10]
+    assert rows["reduced_bytes"].tolist() == [2 * 4 * 450_000 + 10 * 8] * 2
+    assert (rows["start_s"] - rows["planned_s"]).between(0, SCHEDULING_NOISE_S).all()
+    assert abs(rows["end_s"] - [1.7, 3.2]).max() <= END_TOLERANCE_S
+    assert (metadata["style"], metadata["passes"]) == ("overlapped", 2)
+
+
+def test_a_cap_below_one_part_is_told_in_one_sentence(tmp_path):
+    changes = {"style": "throttled", "bandwidth_bytes_per_s": 50_000.0}
+    with Contention(tmp_path, [0.0], ranks=1, **changes) as contention:
+        contention.start(0)
+        status, stderr = contention.end(0, 30)
+    assert status == 1
+    assert stderr == (
+        "contend rank 0: bandwidth_bytes_per_s 50000 does not pay for one part of a fragment, "
+        "50004 bytes, within merge_s 1; raise it\n"
+    )
+
+
 def test_killed_peer_ends_the_other_rank_with_one_sentence(tmp_path):
     with Contention(tmp_path, [0.0], merge_s=20.0, timeout_s=10.0) as contention:
         contention.start(0, 1)
@@ -164,19 +207,7 @@ def test_sigint_ends_a_waiting_rank_at_once(tmp_path):
 
 
 def test_rank_ends_when_its_parent_is_killed(tmp_path):
-    contention = Contention(tmp_path, [0.0], ranks=1)
-    program = "import subprocess, sys; subprocess.run(sys.argv[1:])"
-    parent = subprocess.Popen([sys.executable, "-c", program, *contention.command(0)])
-    try:
-        contention.wait_ready()
-        (rank,) = psutil.Process(parent.pid).children()
-    finally:
-        parent.kill()
-        parent.wait()
-    gone, alive = psutil.wait_procs([rank], timeout=3)
-    for process in alive:
-        process.kill()
-    assert gone
+    assert not Contention(tmp_path, [0.0], ranks=1).outlived_parent()
 
 
 def test_late_go_is_recorded_as_late_and_the_planned_end_is_kept(tmp_path):
@@ -189,6 +220,23 @@ def test_late_go_is_recorded_as_late_and_the_planned_end_is_kept(tmp_path):
     assert row["start_s"] >= 0.4
     assert abs(row["end_s"] - 1.1) <= END_TOLERANCE_S
     assert row["rounds"] > 0
+
+
+def test_ranks_stay_idle_until_the_load_is_over(tmp_path):
+    with Contention(tmp_path, [0.0], ranks=1, merge_s=0.5) as contention:
+        (tmp_path / "stop").unlink()
+        contention.start(0)
+        contention.wait_ready()
+        t0_ns = contention.go()
+        sleep_until(t0_ns, 1.5)
+        begin_cpu_s = contention.cpu_s()
+        sleep_until(t0_ns, 2.5)
+        assert contention.processes[0].poll() is None
+        assert contention.cpu_s() - begin_cpu_s < 0.1
+        assert not (tmp_path / "merges.parquet").exists()
+        (tmp_path / "stop").touch()
+        assert contention.end(0, 20) == (0, "")
+    assert len(MERGES.read(tmp_path / "merges.parquet")) == 1
 
 
 def test_no_windows_give_an_empty_table(tmp_path):

@@ -1,5 +1,6 @@
 """What all figures share: the record, the layout, the colours of policies."""
 
+import base64
 import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the page: ``alt`` says in words what it shows, ``notes`` what was left out."""
+    """A figure of the page: ``alt`` says in words what it shows, ``notes`` what was left out.
+
+    ``details``: a list to unfold below it, under ``details_title``. ``shared_axis``: figures of a
+    regime with the same one show the same block and the same stretch of it; empty: none.
+    """
 
     name: str
     title: str
@@ -32,6 +37,9 @@ class Figure:
     alt: str
     variants: list[Variant]
     notes: list[str] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+    details_title: str = ""
+    shared_axis: str = ""
 
     @property
     def specs(self) -> list[dict]:
@@ -127,6 +135,12 @@ def plain(text: object) -> str:
 def rounded(values: Iterable[float], digits: int = 3) -> list[float | None]:
     """Return finite numbers rounded for the page, None for the rest."""
     return [round(float(v), digits) if np.isfinite(v) else None for v in values]
+
+
+def packed(values: np.ndarray, kind: str) -> dict[str, str]:
+    """Return numbers as Plotly's typed array of ``kind`` (i2, f4), at a third of their text."""
+    little = np.asarray(values).astype(f"<{kind}")
+    return {"dtype": kind, "bdata": base64.b64encode(little.tobytes()).decode("ascii")}
 
 
 def order(replays: Iterable[Replay], policies: Sequence[str]) -> list[Replay]:

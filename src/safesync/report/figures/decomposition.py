@@ -14,15 +14,18 @@ from safesync.report.figures.base import (
     row_label,
 )
 
+MAX_SPLITS = 10
 _ROW_PX = 24
 _GROUP_ROWS = 4.6
 
 
 def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
     """Return the bars of one (tier, regime) from policy results; None without a decomposition."""
-    parts = [(result["policy"], part) for result in results for part in result["decomposition"]]
-    if not parts:
+    found = [(result["policy"], part) for result in results for part in result["decomposition"]]
+    if not found:
         return None
+    parts = found[:MAX_SPLITS]
+    notes = [f"{MAX_SPLITS} of {len(found)} are drawn."] if len(parts) < len(found) else []
     data, labels, ticks = [], [], []
     for place, (policy, part) in enumerate(parts):
         top = -place * _GROUP_ROWS
@@ -65,7 +68,7 @@ def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
     layout = base_layout(
         int(len(parts) * _GROUP_ROWS * _ROW_PX) + 70,
         xaxis=axis(f"points of {unit}; negative is better", zeroline=True)
-        | {"zerolinecolor": "@muted", "range": [low - 0.25 * widest, high + 0.25 * widest]},
+        | {"zerolinecolor": "@muted", "range": [low - 0.4 * widest, high + 0.4 * widest]},
         yaxis=axis(
             None,
             tickvals=[at for at, _ in ticks],
@@ -94,4 +97,5 @@ def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
         )
         + ".",
         variants=[Variant("all blocks", data, layout)],
+        notes=notes,
     )

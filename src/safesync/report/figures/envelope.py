@@ -58,7 +58,7 @@ def envelope(
         return None
     layout = base_layout(
         int(-y * _ROW_PX) + 90,
-        xaxis=axis("excess violations over the capture without merges, points", zeroline=True),
+        xaxis=axis("excess violations, points", zeroline=True),
         yaxis=axis(
             "seed",
             tickvals=[at for at, _ in ticks],
@@ -74,7 +74,8 @@ def envelope(
         name="envelope",
         title="Each policy among its matched-random draws",
         caption=(
-            "Open circles: random placements of the same number of merges, in the same corridor, "
+            "Excess: over the capture without merges. Open circles: random placements of the same "
+            "number of merges, in the same corridor, "
             "on the same arrivals; the bar is their mean. Filled mark: the policy. Left is better. "
             "A policy inside its envelope "
             "has not been shown to do more than control its budget."

@@ -86,7 +86,7 @@ def forecast_figure(rows: pd.DataFrame, policies: Sequence[str], colours: Colour
         )
     layout = base_layout(
         360,
-        xaxis=axis("forecast_error: what the forecaster's error is multiplied by", zeroline=False),
+        xaxis=axis("forecast_error, no unit", zeroline=False),
         yaxis=axis("regret, 0 the optimum, 1 chance", rangemode="tozero"),
         showlegend=True,
         legend=legend_above(),
@@ -95,9 +95,10 @@ def forecast_figure(rows: pd.DataFrame, policies: Sequence[str], colours: Colour
         name="forecast",
         title="Regret against forecast error",
         caption=(
-            "Regret: overlapped requests above the optimum of the policy's own budget, as a share "
-            "of what an average placement of it lies above the optimum. Small marks: blocks; line: "
-            "their mean. A forecast that degrades gracefully climbs slowly towards 1."
+            "forecast_error: what the forecaster's error is multiplied by. Regret: overlapped "
+            "requests above the optimum of the policy's own budget, as a share of what an average "
+            "placement of it lies above the optimum. Small marks: blocks; line: their mean. A "
+            "forecast that degrades gracefully climbs slowly towards 1."
         ),
         alt=f"Regret between the oracle (0) and matched random (1): {'; '.join(said)}.",
         variants=[Variant("all blocks", data, layout)],

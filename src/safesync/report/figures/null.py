@@ -19,8 +19,11 @@ from safesync.report.figures.base import (
 
 MAX_BLOCKS = 12
 _TAIL = 1e-6  # totals rarer than this are not drawn, but for the optimum
-_MARK = 0.16  # height of one policy's mark, in rows
-_ROW_PX = 150
+_AREA_PX = 110  # a budget's distribution, with its heading
+_MARK_PX = 19  # a line below it for each policy
+_GAP_PX = 16
+_MARGIN_PX = 90
+_HEIGHT = 0.72  # of the highest distribution, as a share of its area
 
 
 def null_figure(rows: pd.DataFrame, policies: Sequence[str], colours: Colours) -> Figure | None:
@@ -67,22 +70,34 @@ def null_figure(rows: pd.DataFrame, policies: Sequence[str], colours: Colours) -
 
 
 def _block(rows: pd.DataFrame, colours: Colours) -> tuple[list[dict], dict]:
-    budgets = sorted(rows["budget"].unique())
-    data, labels = [], []
-    for place, budget in enumerate(budgets):
-        here = rows[rows["budget"] == budget]
-        base = -float(place)
-        data += [_distribution(here.iloc[0], base), _optimum(here.iloc[0], base)]
-        for k, (_, row) in enumerate(here.iterrows()):
-            data.append(_policy(row, base + _MARK * (0.5 + k % 4), colours))
-        labels.append(row_label(f"<b>{count(budget, 'merge')}</b>", base + 0.82, 0))
+    """Return traces and layout of one block; y counts pixels down from the top.
+
+    Each policy has a line of its own below the distribution of its budget, so that names cannot
+    meet, however many policies share a budget or how close they lie.
+    """
+    values = [*rows["overlap"], *rows["optimum"]]
+    for _, row in rows.iterrows():
+        values += _seen(row)[0].tolist()
+    low, high = min(values), max(values)
+    middle, room = (low + high) / 2, 0.04 * max(high - low, 1)
+    data, labels, y = [], [], 0.0
+    for budget, here in rows.groupby("budget", sort=True):
+        labels.append(row_label(f"<b>{count(int(budget), 'merge')}</b>", y - 18, 0))
+        foot = y - _AREA_PX
+        y = foot - _MARK_PX * (len(here) + 0.5)
+        data += [_distribution(here.iloc[0], foot), _optimum(here.iloc[0], foot)]
+        data += [
+            _policy(row, foot - _MARK_PX * (place + 1), colours, right=row["overlap"] <= middle)
+            for place, (_, row) in enumerate(here.iterrows())
+        ]
+        y -= _GAP_PX
     layout = base_layout(
-        len(budgets) * _ROW_PX + 90,
-        xaxis=axis("overlapped requests"),
+        int(-y) + _MARGIN_PX,
+        xaxis=axis("overlapped requests", range=[low - room, high + room]),
         yaxis=axis(
             None,
             showticklabels=False,
-            range=[0.92 - len(budgets), 1.1],
+            range=[y, 0],
             showgrid=False,
             zeroline=False,
             fixedrange=True,
@@ -92,17 +107,21 @@ def _block(rows: pd.DataFrame, colours: Colours) -> tuple[list[dict], dict]:
     return data, layout
 
 
-def _distribution(row: pd.Series, base: float) -> dict:
-    values = np.asarray(row["null_values"])
+def _seen(row: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Return the totals that are drawn and their probabilities, shape (n,) each."""
     probabilities = np.asarray(row["null_probabilities"])
-    seen = np.flatnonzero(probabilities >= _TAIL)
-    values, probabilities = values[seen], probabilities[seen]
-    height = base + 0.75 * probabilities / probabilities.max()
+    drawn = np.flatnonzero(probabilities >= _TAIL)
+    return np.asarray(row["null_values"])[drawn], probabilities[drawn]
+
+
+def _distribution(row: pd.Series, foot: float) -> dict:
+    values, probabilities = _seen(row)
+    height = foot + _AREA_PX * _HEIGHT * probabilities / probabilities.max()
     return {
         "type": "scatter",
         "mode": "lines",
         "x": [int(values[0]), *values.tolist(), int(values[-1])],
-        "y": rounded([base, *height, base]),
+        "y": rounded([foot, *height, foot], 1),
         "fill": "toself",
         "fillcolor": "@control/0.25",
         "line": {"color": "@control", "width": 1.5},
@@ -110,28 +129,29 @@ def _distribution(row: pd.Series, base: float) -> dict:
     }
 
 
-def _optimum(row: pd.Series, base: float) -> dict:
+def _optimum(row: pd.Series, foot: float) -> dict:
     optimum = int(row["optimum"])
     return {
         "type": "scatter",
         "mode": "lines",
         "x": [optimum, optimum],
-        "y": [base, base + 0.75],
+        "y": rounded([foot, foot + _AREA_PX * _HEIGHT]),
         "line": {"color": "@ink", "width": 1.5, "dash": "dash"},
         "hovertemplate": f"optimum of {count(row['budget'], 'merge')}: {count(optimum, 'request')}"
         "<extra></extra>",
     }
 
 
-def _policy(row: pd.Series, y: float, colours: Colours) -> dict:
+def _policy(row: pd.Series, y: float, colours: Colours, *, right: bool) -> dict:
+    """Return a policy's mark, its name on the side (``right`` or left) where there is room."""
     name = plain(row["policy"])
     return {
         "type": "scatter",
         "mode": "markers+text",
         "x": [int(row["overlap"])],
         "y": rounded([y]),
-        "text": [name],
-        "textposition": "middle right",
+        "text": [f" {name} "],
+        "textposition": "middle right" if right else "middle left",
         "textfont": {"color": "@ink", "size": 12},
         "marker": {
             "symbol": colours.symbol(row["policy"]),

@@ -40,6 +40,7 @@ def timeline(
     metric: str,
     threshold_s: float,
     merge_s: float,
+    horizon_s: float,
 ) -> Figure | None:
     """Return the timeline of one regime, a variant per block; None without a capture to show.
 
@@ -56,7 +57,9 @@ def timeline(
         lanes, left_out = _lanes([r for r in replays if r.seed == seed], policies)
         without_lane = max(without_lane, left_out)
         variants.append(
-            _variant(seed, lanes, nosync[seed], colours, metric, threshold_s, merge_s, notes)
+            _variant(
+                seed, lanes, nosync[seed], colours, metric, threshold_s, merge_s, horizon_s, notes
+            )
         )
     if without_lane:
         notes.append(
@@ -79,6 +82,7 @@ def timeline(
         ),
         variants=variants,
         notes=notes,
+        shared_axis="time",
     )
 
 
@@ -105,10 +109,10 @@ def _variant(
     metric: str,
     threshold_s: float,
     merge_s: float,
+    horizon_s: float,
     notes: list[str],
 ) -> Variant:
-    span = float(max(capture.requests["arrival_s"].max(), *(_end(r, merge_s) for r in lanes), 1.0))
-    data = [*_load(capture.requests, span)]
+    data = [*_load(capture.requests, horizon_s)]
     labels = []
     for place, replay in enumerate(lanes):
         y = len(lanes) - 1 - place
@@ -118,7 +122,7 @@ def _variant(
     share = (max(1, len(lanes)) * _LANE_PX) / (height - _MARGIN_PX)
     gap = 14 / (height - _MARGIN_PX)
     top = (1 - share - 2 * gap) / 2
-    x_axis = axis("seconds since the load started", range=[0, span], anchor="y3")
+    x_axis = axis("seconds since the load started", range=[0, horizon_s], anchor="y3")
     layout = base_layout(
         height,
         xaxis=x_axis
@@ -145,10 +149,6 @@ def _variant(
         barmode="overlay",
     )
     return Variant(f"seed {seed}", data, layout)
-
-
-def _end(replay: Replay, merge_s: float) -> float:
-    return 0.0 if replay.merges.empty else float(replay.merges["planned_s"].max()) + merge_s
 
 
 def _load(requests: pd.DataFrame, span: float) -> list[dict]:
@@ -254,5 +254,4 @@ def _reason(replay: Replay, merge: int) -> str:
 
 def _label(replay: Replay, metric: str, threshold_s: float) -> str:
     rate = violates(replay.requests, metric, threshold_s).mean()
-    name = f"{replay.policy} draw {replay.draw}" if replay.is_control else replay.policy
-    return f"{plain(name)} \u00b7 {count(replay.budget, 'merge')} \u00b7 {100 * rate:.1f} %"
+    return f"{plain(replay.name)} \u00b7 {count(replay.budget, 'merge')} \u00b7 {100 * rate:.1f} %"

@@ -7,6 +7,7 @@ import pandas as pd
 
 from safesync.protocol.gates import count
 from safesync.protocol.scores import exposed, violates
+from safesync.protocol.validity import window_ends_s
 from safesync.report.figures.base import (
     Colours,
     Figure,
@@ -46,8 +47,10 @@ def window_rows(
             continue
         quiet = capture.requests.sort_values("request_id")
         late = violates(replay.requests.sort_values("request_id"), metric, threshold_s)
-        for start in replay.merges["planned_s"]:
-            met = exposed(quiet, start, start + merge_s)
+        starts = replay.merges["planned_s"]
+        ends = window_ends_s(starts, merge_s, replay.manifest)
+        for start, end in zip(starts, ends, strict=True):
+            met = exposed(quiet, start, end)
             share = late[met].mean() if met.any() else np.nan
             rows.append((replay.group, replay.policy, replay.seed, start, met.sum(), share))
     return pd.DataFrame(rows, columns=["group", "policy", "seed", "start_s", "met", "violated"])

@@ -39,6 +39,38 @@
     });
   }
 
+  // figures of a regime that share an axis show the same block and the same stretch of it
+  function others(plot) {
+    const axis = plot.dataset.axis;
+    if (!axis) return [];
+    return [...plot.closest("section").querySelectorAll(`.plot[data-axis="${axis}"]`)].filter(
+      (other) => other !== plot,
+    );
+  }
+
+  const label = (input) => input.closest("label").textContent.trim();
+
+  function onChoice(plot, input) {
+    draw(plot);
+    for (const other of others(plot)) {
+      const inputs = [...other.closest("figure").querySelectorAll("input")];
+      const same = inputs.find((one) => label(one) === label(input));
+      if (!same || same.checked) continue;
+      same.checked = true;
+      if (visible.has(other)) draw(other);
+    }
+  }
+
+  function onZoom(plot) {
+    const range = plot._fullLayout.xaxis.range;
+    for (const other of others(plot)) {
+      const own = other._fullLayout?.xaxis.range;
+      if (own && range.some((end, i) => Math.abs(end - own[i]) > 1e-6)) {
+        Plotly.relayout(other, { "xaxis.range": [...range] });
+      }
+    }
+  }
+
   // arrows pan, plus and minus zoom, 0 resets
   function onKey(event) {
     const axis = event.currentTarget._fullLayout?.xaxis;
@@ -53,7 +85,8 @@
       "-": [-0.5, 0.5],
     };
     if (event.key === "0") {
-      draw(event.currentTarget);
+      const plot = event.currentTarget;
+      draw(plot).then(() => onZoom(plot));
     } else if (moves[event.key]) {
       const [a, b] = moves[event.key];
       Plotly.relayout(event.currentTarget, {
@@ -71,7 +104,9 @@
         if (!isIntersecting) continue;
         watcher.unobserve(target);
         visible.add(target);
-        draw(target);
+        draw(target).then(() => {
+          if (target.dataset.axis) target.on("plotly_relayout", () => onZoom(target));
+        });
       }
     },
     { rootMargin: "600px" },
@@ -81,7 +116,7 @@
     watcher.observe(plot);
     plot.addEventListener("keydown", onKey);
     const figure = plot.closest("figure");
-    figure.addEventListener("change", () => draw(plot));
+    figure.addEventListener("change", (event) => onChoice(plot, event.target));
   }
 
   dark.addEventListener("change", () => visible.forEach(draw));

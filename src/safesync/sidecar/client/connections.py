@@ -5,6 +5,10 @@ import socket
 from geventhttpclient.client import HTTPClient
 from geventhttpclient.url import URL
 
+from safesync.tables import TableError
+
+API_KEY = "SAFESYNC_API_KEY"  # of the environment
+
 
 def fresh_connections(url: str, limit: int, headers: dict[str, str]) -> HTTPClient:
     """Return a client that opens a connection per request, ``limit`` at most at a time.
@@ -31,6 +35,16 @@ def fresh_connections(url: str, limit: int, headers: dict[str, str]) -> HTTPClie
     pool.return_socket = pool.release_socket
     pool.after_connect = _send_small_packets_at_once
     return client
+
+
+def request_headers(key: str | None) -> dict[str, str]:
+    """Return the headers of every request; raises TableError when ``key`` cannot be one."""
+    headers = {"Content-Type": "application/json", "Connection": "close"}
+    if key is not None:
+        if not (key.isascii() and key.isprintable()):
+            raise TableError(f"{API_KEY}: expected printable ASCII characters only")
+        headers["Authorization"] = f"Bearer {key}"
+    return headers
 
 
 def _send_small_packets_at_once(sock) -> None:

@@ -1,10 +1,13 @@
-"""What one client process is asked to do: the plan file, and the go file that starts the load."""
+"""What a client is asked to do: the plan file, its arrivals, and the go file that starts it."""
 
 import dataclasses
 import math
 from pathlib import Path
 
+import pandas as pd
+
 from safesync.tables import TableError, read_document
+from safesync.tables.arrivals import ARRIVALS
 
 MIN_PROMPT_IDS = 256  # prompts.py needs this many to keep prompts apart within 16 tokens
 
@@ -18,7 +21,7 @@ class Plan:
     Locust's own figures. ``ready`` is created when the load could start; ``go`` is then polled
     for. ``stop_s`` (since t0) is when whatever is not finished becomes ``censored``; ``timeout_s``
     is how long one request may take from its sending. Prompts are token ids drawn from
-    ``[prompt_ids[0], prompt_ids[1])`` under ``prompt_seed``.
+    ``[prompt_ids[0], prompt_ids[1])`` under ``prompt_seed``. ``processes`` share the arrivals.
     """
 
     url: str
@@ -32,6 +35,7 @@ class Plan:
     timeout_s: float
     prompt_seed: int
     prompt_ids: tuple[int, int]
+    processes: int
     locust_stats: Path | None = None
 
 
@@ -62,6 +66,8 @@ def read_plan(path: str | Path) -> Plan:
         check(name, number and math.isfinite(value) and value > 0, "a number of seconds above 0")
     seed, ids = document["prompt_seed"], document["prompt_ids"]
     check("prompt_seed", _is_integer(seed) and 0 <= seed < 2**63, "an integer in [0, 2^63)")
+    processes = document["processes"]
+    check("processes", _is_integer(processes) and processes >= 1, "a whole number from 1")
     check(
         "prompt_ids",
         isinstance(ids, list)
@@ -72,6 +78,21 @@ def read_plan(path: str | Path) -> Plan:
     )
     paths = {name: Path(document[name]) for name in _PATHS if document.get(name) is not None}
     return Plan(**(document | paths | {"prompt_ids": tuple(ids)}))
+
+
+def read_arrivals(path: Path) -> pd.DataFrame:
+    """Return the arrivals in ``path``; raises TableError when they cannot be sent."""
+    arrivals = ARRIVALS.read(path)
+    if arrivals.empty:
+        raise TableError(f"{path}: no rows; expected at least one arrival")
+    if not arrivals["request_id"].is_unique or arrivals["request_id"].min() < 0:
+        raise TableError(f"{path}: column 'request_id' must hold distinct numbers of at least 0")
+    if not arrivals["arrival_s"].between(0, float("inf"), inclusive="left").all():
+        raise TableError(f"{path}: column 'arrival_s' must hold finite seconds of at least 0")
+    for name in ("prompt_tokens", "output_tokens"):
+        if arrivals[name].min() < 1:
+            raise TableError(f"{path}: column '{name}' must be at least 1 in every row")
+    return arrivals
 
 
 def read_go(path: Path, now_ns: int) -> int:

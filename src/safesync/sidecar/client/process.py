@@ -19,13 +19,14 @@ from locust.env import Environment
 from locust.event import Events
 from locust.exception import StopUser
 
-from safesync.sidecar.client.connections import fresh_connections
+from safesync.sidecar.client.connections import API_KEY, fresh_connections, request_headers
 from safesync.sidecar.client.load import PATH, Load
-from safesync.sidecar.client.plan import Plan, read_go, read_plan
+from safesync.sidecar.client.plan import Plan, read_arrivals, read_go, read_plan
 from safesync.sidecar.client.prompts import prompt_tokens, request_body
 from safesync.sidecar.client.rows import LOOP_LAG, Row, requests_frame
+from safesync.sidecar.client.shards import run_shards
+from safesync.sidecar.client.statistics import locust_figures
 from safesync.tables import TableError, write_document
-from safesync.tables.arrivals import ARRIVALS
 from safesync.tables.requests import REQUESTS
 
 PROGRESS_S = 5.0
@@ -45,7 +46,8 @@ def main(arguments: list[str]) -> int:
     for number in _SIGNALS:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
-        return _run(read_plan(path))
+        plan = read_plan(path)
+        return _run(plan) if plan.processes == 1 else run_shards(plan)
     except (TableError, OSError) as error:
         print(f"client: {error}", file=sys.stderr)
         return 2
@@ -53,11 +55,11 @@ def main(arguments: list[str]) -> int:
 
 def _run(plan: Plan) -> int:
     rows = _rows(plan)
-    key = os.environ.get("SAFESYNC_API_KEY") or None
+    key = os.environ.get(API_KEY) or None
     hooks = Events()
     load = Load(
         rows=sorted(rows, key=lambda row: row.arrival_s),
-        client=fresh_connections(plan.url, limit=len(rows), headers=_headers(key)),
+        client=fresh_connections(plan.url, limit=len(rows), headers=request_headers(key)),
         path=URL(plan.url).path.rstrip("/") + PATH,
         timeout_s=plan.timeout_s,
         stop_s=plan.stop_s,
@@ -86,8 +88,6 @@ def _run(plan: Plan) -> int:
 
 def _rows(plan: Plan) -> list[Row]:
     """Return an unsent row, with its serialised body, for every arrival."""
-    arrivals = ARRIVALS.read(plan.arrivals)
-    _check(plan.arrivals, arrivals)
     return [
         Row(
             request_id=request.request_id,
@@ -101,30 +101,8 @@ def _rows(plan: Plan) -> list[Row]:
                 request.output_tokens,
             ),
         )
-        for request in arrivals.itertuples(index=False)
+        for request in read_arrivals(plan.arrivals).itertuples(index=False)
     ]
-
-
-def _check(path: Path, arrivals: pd.DataFrame) -> None:
-    """Refuse arrivals that cannot be sent."""
-    if arrivals.empty:
-        raise TableError(f"{path}: no rows; expected at least one arrival")
-    if not arrivals["request_id"].is_unique or arrivals["request_id"].min() < 0:
-        raise TableError(f"{path}: column 'request_id' must hold distinct numbers of at least 0")
-    if not arrivals["arrival_s"].between(0, float("inf"), inclusive="left").all():
-        raise TableError(f"{path}: column 'arrival_s' must hold finite seconds of at least 0")
-    for name in ("prompt_tokens", "output_tokens"):
-        if arrivals[name].min() < 1:
-            raise TableError(f"{path}: column '{name}' must be at least 1 in every row")
-
-
-def _headers(key: str | None) -> dict[str, str]:
-    headers = {"Content-Type": "application/json", "Connection": "close"}
-    if key is not None:
-        if not (key.isascii() and key.isprintable()):
-            raise TableError("SAFESYNC_API_KEY: expected printable ASCII characters only")
-        headers["Authorization"] = f"Bearer {key}"
-    return headers
 
 
 def _allow_connections(count: int) -> None:
@@ -186,25 +164,9 @@ def _write(plan: Plan, rows: list[Row], load: Load, environment: Environment, fa
     lag = pd.DataFrame(load.loop_lag, columns=["t_s", "lag_s"], dtype=float)
     LOOP_LAG.write(plan.loop_lag, lag, facts)
     if plan.locust_stats is not None:
-        write_document(plan.locust_stats, _locust_figures(environment))
+        write_document(plan.locust_stats, locust_figures(environment.stats))
     REQUESTS.write(plan.requests, requests_frame(rows), facts)
 
 
 def _collections() -> int:
     return sum(generation["collections"] for generation in gc.get_stats())
-
-
-def _locust_figures(environment: Environment) -> dict:
-    """Return Locust's own totals; times in ms from the schedule, percentiles in its buckets."""
-    total = environment.stats.total
-    return {
-        "num_requests": total.num_requests,
-        "num_failures": total.num_failures,
-        "min_response_time_ms": total.min_response_time,
-        "avg_response_time_ms": total.avg_response_time,
-        "max_response_time_ms": total.max_response_time,
-        "bucketed_percentiles_ms": {
-            str(q): total.get_response_time_percentile(q) for q in (0.5, 0.95, 0.99)
-        },
-        "errors": {str(item.error): item.occurrences for item in environment.stats.errors.values()},
-    }

@@ -15,16 +15,21 @@ class Share(IntEnum):
     WHOLE = 2
 
 
+def part_size(fragment_parameters: int) -> int:
+    """Return the parameters of one part of a full fragment."""
+    return -(-fragment_parameters // PARTS)
+
+
 class Cursor:
     """Walks the fragments of a model in order and round again, each as a whole or in parts.
 
-    A part is an eighth of a full fragment; the parts of one fragment lie on a fixed grid. A
-    fragment that was begun in parts is finished in parts.
+    A part (``part_size``) is an eighth of a full fragment; the parts of one fragment lie on a
+    fixed grid. A fragment that was begun in parts is finished in parts.
     """
 
     def __init__(self, parameters: int, fragment_parameters: int) -> None:
         self._fragments = split(parameters, fragment_parameters)
-        self._part = -(-fragment_parameters // PARTS)
+        self._part = part_size(fragment_parameters)
         self._index = 0
         self._start = 0
 

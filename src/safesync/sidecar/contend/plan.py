@@ -4,20 +4,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from safesync.tables import TableError, read_document
-
-
-class PlanError(ValueError):
-    """The plan cannot be run; the message is one sentence that names file and field."""
+from safesync.tables.merges import planned_ends_s
+from safesync.tables.plans import StrictPlan
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Window(_Strict):
+class Window(StrictPlan):
     """One planned merge window."""
 
     merge: int = Field(ge=0, description="ordinal of the merge in its schedule")
@@ -25,7 +18,7 @@ class Window(_Strict):
     start_s: float = Field(ge=0, allow_inf_nan=False, description="seconds since t0")
 
 
-class Plan(_Strict):
+class Plan(StrictPlan):
     """What all ranks do, and through which files they and their parent meet."""
 
     ranks: int = Field(ge=1, description="processes that merge")
@@ -36,9 +29,18 @@ class Plan(_Strict):
     parameters: int = Field(ge=1, description="fp32 parameters of the merged model")
     fragment_parameters: int = Field(ge=1, description="parameters merged per round")
     checkpoint_dir: Path = Field(description="existing folder for rank 0's outer state")
+    style: Literal["blocking", "throttled", "overlapped"] = Field(
+        description="how the rounds of a window are spread, see contend.style"
+    )
+    bandwidth_bytes_per_s: float | None = Field(
+        gt=0, description="throttled: what a rank reduces at most"
+    )
+    passes: int | None = Field(ge=1, description="overlapped: merges of the whole model per window")
+    horizon_s: float = Field(gt=0, allow_inf_nan=False, description="end of the load, since t0")
     timeout_s: float = Field(gt=0, allow_inf_nan=False, description="time-out of a collective")
     ready: Path = Field(description="rank r makes '<ready>.<r>' when it waits for the go")
     go: Path = Field(description="the parent writes t0_ns, on the monotonic clock, here")
+    stop: Path = Field(description="the parent makes it after the load; until then ranks stay")
     merges: Path = Field(description="where rank 0 writes the table 'merges'")
 
     @model_validator(mode="after")
@@ -54,16 +56,19 @@ class Plan(_Strict):
                     f"merge {other.merge} starts at {other.start_s} s, inside merge {one.merge}, "
                     f"which lasts until {one.start_s + self.merge_s} s"
                 )
+        for style, field in (("throttled", "bandwidth_bytes_per_s"), ("overlapped", "passes")):
+            if self.style == style and getattr(self, field) is None:
+                raise ValueError(f"style is {style}, so {field} must be a number")
+        if self.windows and self.windows[-1].start_s >= self.horizon_s:
+            raise ValueError(
+                f"merge {self.windows[-1].merge} starts at {self.windows[-1].start_s} s, expected "
+                f"before horizon_s, {self.horizon_s}"
+            )
         return self
 
-
-def read_plan(path: str | Path) -> Plan:
-    """Return the plan in ``path``. Raises PlanError."""
-    try:
-        return Plan.model_validate(read_document(path))
-    except TableError as error:
-        raise PlanError(str(error)) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "plan"
-        raise PlanError(f"{path}: {field}: {first['msg']}") from error
+    def ends_s(self) -> list[float]:
+        """Return when each window shall end, seconds since t0."""
+        starts_s = [window.start_s for window in self.windows]
+        return planned_ends_s(
+            starts_s, style=self.style, merge_s=self.merge_s, horizon_s=self.horizon_s
+        ).tolist()

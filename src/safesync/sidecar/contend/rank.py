@@ -1,24 +1,23 @@
 """One rank: meet the others, warm up, wait for the go, merge in every window."""
 
-import os
 import time
-from datetime import timedelta
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import torch
 import torch.distributed as dist
 
-from safesync.outer import OuterMerge, PeerLostError, RoundCost, broadcast_, gather, waiting_for
+from safesync.outer import OuterMerge, PeerLostError, RoundCost, broadcast_, gather, join
 from safesync.sidecar.contend.cursor import Cursor, Share
 from safesync.sidecar.contend.island import Island
-from safesync.sidecar.contend.pace import Pace
-from safesync.sidecar.contend.plan import Plan, PlanError, Window
-from safesync.tables import read_document
+from safesync.sidecar.contend.plan import Plan, Window
+from safesync.sidecar.contend.style import style_of
+from safesync.sidecar.go import wait_for_go
 from safesync.tables.merges import MERGES
 
-_GO_POLL_S = 0.05
 _INITIAL_SCALE = 0.02
+_STOP_POLL_S = 0.2
 
 
 def run(plan: Plan, rank: int) -> None:
@@ -26,22 +25,30 @@ def run(plan: Plan, rank: int) -> None:
 
     The table's metadata is everything the parent wrote to ``plan.go``, and the plan's sizes.
     ``start_s`` is the first rank's and ``end_s`` the last rank's; seconds per phase, rounds and
-    bytes are rank 0's sums over the window. Raises PlanError, PeerLostError, NonFiniteError,
-    CheckpointError, TableError.
+    bytes are rank 0's sums over the window. Raises PlanError, DeviceError, PeerLostError,
+    NonFiniteError, CheckpointError, TableError.
     """
-    torch.set_num_threads(1)
-    torch.set_num_interop_threads(1)
-    device = _device(plan, rank)
-    _meet(plan, rank)
+    if plan.style == "throttled":
+        psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+    device = join(
+        plan.backend, plan.rendezvous, rank=rank, ranks=plan.ranks, timeout_s=plan.timeout_s
+    )
     merger = Merger(plan, rank, device)
     merger.warm_up()
     Path(f"{plan.ready}.{rank}").touch()
-    go = _wait_for_go(plan.go)
-    rows = [merger.run_window(window, go["t0_ns"]) for window in plan.windows]
+    go = wait_for_go(plan.go)
+    rows = [
+        merger.run_window(window, end_s, go["t0_ns"])
+        for window, end_s in zip(plan.windows, plan.ends_s(), strict=True)
+    ]
+    _wait_for_stop(plan.stop)
     dist.destroy_process_group()
     if rank == 0:
         sizes = plan.model_dump(
-            include={"ranks", "backend", "merge_s", "parameters", "fragment_parameters"}
+            include={
+                *("ranks", "backend", "merge_s", "parameters", "fragment_parameters"),
+                *("style", "bandwidth_bytes_per_s", "passes"),
+            }
         )
         MERGES.write(plan.merges, pd.DataFrame(rows, columns=MERGES.schema.names), go | sizes)
 
@@ -55,18 +62,17 @@ class Merger:
             outer, largest_fragment=plan.fragment_parameters, checkpoint_dir=plan.checkpoint_dir
         )
         self._rank = rank
-        self._merge_s = plan.merge_s
         self._cursor = Cursor(plan.parameters, plan.fragment_parameters)
         self._island = Island(rank, device)
-        self._pace = Pace()
+        self._style = style_of(plan)
         self._share = torch.zeros(1, dtype=torch.int64, device=device)
 
     def warm_up(self) -> None:
-        """Merge one whole fragment and one part, so that no window pays for a first time."""
-        for share in (Share.WHOLE, Share.PART):
+        """Merge what the style is made of, so that no window pays for a first time."""
+        for share in self._style.warm_up:
             self._round(share)
 
-    def run_window(self, window: Window, t0_ns: int) -> dict:
+    def run_window(self, window: Window, end_s: float, t0_ns: int) -> dict:
         """Merge from the window's start, or from now when that is past, to its planned end.
 
         Returns the window's row of the table 'merges'.
@@ -75,7 +81,7 @@ class Merger:
         start_s = _since(t0_ns)
         costs = []
         try:
-            while (share := self._agree(window.start_s + self._merge_s - _since(t0_ns))) > 0:
+            while (share := self._next(costs, window.start_s, end_s, t0_ns)) is not Share.NONE:
                 costs.append(self._round(share))
             times = torch.tensor(
                 [start_s, _since(t0_ns)], dtype=torch.float64, device=self._share.device
@@ -97,10 +103,13 @@ class Merger:
             "rounds": len(costs),
         }
 
-    def _agree(self, left_s: float) -> Share:
-        """Return rank 0's choice of the next round, on every rank."""
+    def _next(self, costs: list[RoundCost], start_s: float, end_s: float, t0_ns: int) -> Share:
+        """Sleep until a round or the end is due; return rank 0's choice of it, on every rank."""
+        due_s = start_s + self._style.due_s(costs, end_s - start_s)
+        _sleep_until(t0_ns + round(due_s * 1e9))
         if self._rank == 0:
-            self._share.fill_(self._pace.choose(left_s, self._cursor.at_boundary))
+            left_s = end_s - _since(t0_ns)
+            self._share.fill_(self._style.choose(costs, left_s, self._cursor.at_boundary))
         broadcast_(self._share, "rank 0's choice of the next round")
         return Share(self._share.item())
 
@@ -110,40 +119,14 @@ class Merger:
         inner = self._outer_merge.inner_buffer(fragment)
         self._island.train_(self._outer_merge.outer[fragment.range], inner)
         cost = self._outer_merge.round(fragment, inner)
-        self._pace.observe(share, time.monotonic() - begin)
+        self._style.observe(share, time.monotonic() - begin)
         return cost
 
 
-def _device(plan: Plan, rank: int) -> torch.device:
-    if plan.backend == "gloo":
-        return torch.device("cpu")
-    if torch.cuda.device_count() < plan.ranks:
-        raise PlanError(
-            f"backend nccl needs one GPU per rank: {plan.ranks} ranks, "
-            f"{torch.cuda.device_count()} visible GPUs"
-        )
-    torch.cuda.set_device(rank)
-    return torch.device("cuda", rank)
-
-
-def _meet(plan: Plan, rank: int) -> None:
-    """Join the process group, on the loopback interface only."""
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    os.environ["NCCL_SOCKET_IFNAME"] = "lo"
-    # a lost peer raises in the waiting call instead of aborting the process
-    os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"
-    timeout = timedelta(seconds=plan.timeout_s)
-    with waiting_for(f"the rendezvous of {plan.ranks} ranks at {plan.rendezvous}"):
-        store = dist.FileStore(str(plan.rendezvous), plan.ranks)
-        dist.init_process_group(
-            plan.backend, store=store, rank=rank, world_size=plan.ranks, timeout=timeout
-        )
-
-
-def _wait_for_go(path: Path) -> dict:
+def _wait_for_stop(path: Path) -> None:
+    # the end of torch's processes takes the cores for seconds, which no merge of training does
     while not path.exists():
-        time.sleep(_GO_POLL_S)
-    return read_document(path, required=("t0_ns",))
+        time.sleep(_STOP_POLL_S)
 
 
 def _sleep_until(deadline_ns: int) -> None:

@@ -1,0 +1,83 @@
+"""Calibration captures of a regime -> the emulator's model, or the reason why there is none."""
+
+from safesync.emulator import Limits, Probe, calibrate
+from safesync.job import job
+from safesync.protocol.calibrated import (
+    IDENTITY,
+    Calibrated,
+    Uncalibrated,
+    load_of,
+    mean_rate,
+)
+from safesync.protocol.provenance import check_settings
+from safesync.tables import read_document, write_document
+from safesync.tables.merges import MERGES
+from safesync.tables.requests import REQUESTS
+from safesync.tables.telemetry import TELEMETRY
+
+# vLLM keeps one block of its cache back
+_KEPT_BLOCKS = 1
+
+
+def cache_limits(manifest):
+    """Return the limits of the KV cache that the server told of; memory never binds untold."""
+    told = manifest["kv_cache"]
+    limits = {"kv_blocks": told["blocks"] - _KEPT_BLOCKS} if told["blocks"] else {}
+    return limits | ({"block_size": told["block_size"]} if told["block_size"] else {})
+
+
+def preempted(telemetry):
+    """Return how often a capture's server preempted a sequence."""
+    counted = telemetry["preemptions_total"].dropna()
+    return int(counted.max() - counted.min()) if len(counted) else 0
+
+
+params, found, regime = snakemake.params, snakemake.input, snakemake.wildcards.regime
+with job("calibrate", snakemake.log[0]) as say:
+    fingerprints, limits = [], params.limits
+    for path in [*found.manifests, *found.probe_manifests]:
+        manifest = read_document(path, ("fingerprint", "config", "horizon_s", "kv_cache"))
+        check_settings(path, manifest, params.settings)
+        fingerprints.append(manifest["fingerprint"])
+        limits = limits | cache_limits(manifest)
+    nosync = [REQUESTS.read(path) for path in found.requests]
+    telemetry = [TELEMETRY.read(path) for path in found.telemetry]
+    probes = [
+        Probe(REQUESTS.read(requests), MERGES.read(merges))
+        for requests, merges in zip(found.probe_requests, found.probe_merges, strict=True)
+    ]
+    try:
+        if not nosync:
+            raise ValueError("seeds.calibration is empty, so there is no capture to calibrate on.")
+        fitted = calibrate(
+            nosync,
+            probes,
+            Limits(**limits),
+            sidecar=fingerprints[0],
+            regime=regime,
+            preemptions=sum(
+                map(preempted, [*telemetry, *map(TELEMETRY.read, found.probe_telemetry)])
+            ),
+        )
+    except ValueError as error:
+        document = Uncalibrated(regime=regime, why=str(error))
+        say(f"not calibrated: {error}")
+    else:
+        captures = [*nosync, *(probe.requests for probe in probes)]
+        document = Calibrated(
+            regime=regime,
+            fingerprint=fingerprints[0],
+            settings={name: params.settings[name] for name in IDENTITY},
+            model=fitted.model,
+            fit=fitted.fit,
+            load=load_of(captures, params.settings["merge"]["merge_s"]),
+            network_bytes_per_s=mean_rate(telemetry, "network_bytes"),
+            disk_written_bytes_per_s=mean_rate(telemetry, "disk_written_bytes"),
+        )
+        step, phases = fitted.model.step, fitted.model.contention
+        say(
+            f"step {step.base_s * 1e3:.1f} ms + {step.per_decode_s * 1e3:.2f} ms per sequence, "
+            f"times {', '.join(f'{phase.factor:.2f}' for phase in phases)} inside a merge; "
+            f"{fitted.fit.steps} steps, {fitted.fit.windows} windows"
+        )
+    write_document(snakemake.output.model, document.model_dump(mode="json"))

@@ -1,0 +1,168 @@
+"""A training run: its islands started as processes, watched, and always ended."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+
+import pandas as pd
+
+from safesync.learners.corpus import standard_library
+from safesync.learners.settings import LOST_A_PEER, Plan, Training
+from safesync.tables import TableError, read_document, write_document
+from safesync.tables.atomic import replacing
+from safesync.tables.learners import LEARNERS
+
+_POLL_S = 0.1
+_GRACE_S = 5.0
+
+
+class TrainingError(RuntimeError):
+    """A training run broke; the message is one sentence that names the island."""
+
+
+def train(
+    settings: Training,
+    folder: Path,
+    *,
+    seed: int,
+    data: tuple[int, int],
+    steps: int,
+    merges: Iterable[int],
+    decay_steps: int,
+    say: Callable[[str], None],
+) -> tuple[pd.DataFrame, dict]:
+    """Train islands with merges after the inner steps ``merges``; return LEARNERS rows and facts.
+
+    ``data``: the seed's slot of the corpus and the number of slots (``corpus.slot_of``). One more
+    merge follows the last of ``steps``, so that every step counts in the merged model.
+    ``decay_steps``: the step at which the learning rate's cosine ends. ``folder`` is scratch: what
+    a stopped run of the same plan left there is taken up, and it is removed when the training is
+    done. ``say`` is told the progress. Facts: those of ``island.run``, the plan's values, and
+    ``corpus_sha256``.
+
+    Raises TrainingError, and ValueError for a plan that cannot be trained.
+    """
+    plan = Plan(
+        **settings.model_dump(),
+        seed=seed,
+        slot=data[0],
+        slots=data[1],
+        steps=steps,
+        decay_steps=decay_steps,
+        merges=tuple(merges),
+        folder=folder,
+    )
+    corpus = standard_library()
+    identity = plan.model_dump(mode="json", exclude={"folder", "timeout_s"})
+    identity |= {"corpus_sha256": sha256(corpus).hexdigest()}
+    if prepare(plan, identity, corpus):
+        say("takes up the checkpoint that a stopped run left")
+    write_document(plan.folder / "plan.json", plan.model_dump(mode="json"))
+    _run_islands(plan, say)
+    rows, facts = LEARNERS.read_with_metadata(plan.result)
+    shutil.rmtree(folder)
+    return rows, facts | identity
+
+
+def prepare(plan: Plan, identity: dict, corpus: bytes) -> bool:
+    """Make the folder ready to meet in; return whether a checkpoint of this very run is there."""
+    note = plan.folder / "identity.json"
+    try:
+        same = read_document(note) == identity
+    except TableError:
+        same = False
+    if not same:
+        shutil.rmtree(plan.folder, ignore_errors=True)
+    plan.checkpoints.mkdir(parents=True, exist_ok=True)
+    plan.rendezvous.unlink(missing_ok=True)
+    plan.result.unlink(missing_ok=True)
+    with replacing(plan.corpus) as temporary:
+        temporary.write_bytes(corpus)
+    write_document(note, identity)
+    return any(plan.checkpoints.iterdir())
+
+
+def _run_islands(plan: Plan, say: Callable[[str], None]) -> None:
+    """Start every island and wait for all; when one fails, or we do, all are ended."""
+    logs = [plan.folder / f"island-{island}.log" for island in range(plan.islands)]
+    processes: list[subprocess.Popen] = []
+    with ExitStack() as stack:
+        told = plan.folder / "progress"
+        outputs = [stack.enter_context(told.open("wb")), *[subprocess.DEVNULL] * plan.islands]
+        progress = stack.enter_context(told.open(encoding="utf-8"))
+        # the islands end by themselves when this process is killed outright
+        stack.callback(_end, processes)
+        for island, log in enumerate(logs):
+            with log.open("wb") as errors:
+                processes.append(
+                    subprocess.Popen(
+                        [
+                            sys.executable,
+                            "-m",
+                            "safesync.learners",
+                            str(plan.folder / "plan.json"),
+                            str(island),
+                            str(os.getpid()),
+                        ],
+                        stdin=subprocess.DEVNULL,
+                        stdout=outputs[island],
+                        stderr=errors,
+                        env=os.environ | {"OMP_NUM_THREADS": "1"},
+                    )
+                )
+        while any(process.poll() is None for process in processes):
+            for line in progress:
+                say(line.rstrip())
+            if any(process.returncode for process in processes):
+                break
+            time.sleep(_POLL_S)
+        for line in progress:
+            say(line.rstrip())
+        _check(processes, logs)
+
+
+def _check(processes: list[subprocess.Popen], logs: list[Path]) -> None:
+    """Raise TrainingError for the island that failed by itself, rather than for want of a peer."""
+    failed = [island for island, process in enumerate(processes) if process.returncode]
+    if not failed:
+        return
+    if all(processes[island].returncode == LOST_A_PEER for island in failed):
+        # the lost one may take a moment longer to be gone
+        time.sleep(_POLL_S)
+        failed = [island for island, process in enumerate(processes) if process.poll()]
+    failed.sort(key=lambda island: processes[island].returncode == LOST_A_PEER)
+    island, code = failed[0], processes[failed[0]].returncode
+    how = (
+        f"was killed by {signal.Signals(-code).name}"
+        if code < 0
+        else f"ended with status {code}; it said: {_last_line(logs[island])}"
+    )
+    raise TrainingError(
+        f"training island {island} {how}; all islands were ended, and the next run takes up the "
+        "last checkpoint"
+    )
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][:300] if said else "nothing"
+
+
+def _end(processes: list[subprocess.Popen]) -> None:
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + _GRACE_S
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

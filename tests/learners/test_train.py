@@ -1,0 +1,168 @@
+"""Whole runs of real processes: finished, killed, taken up again, and never left behind."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from safesync.learners import train as training
+from safesync.learners.settings import Plan, Training
+from safesync.learners.train import TrainingError, train
+from safesync.tables.learners import LEARNERS
+
+STEPS = 700
+SETTINGS = Training(
+    islands=2, layers=1, width=16, heads=2, context=32, batch=4, heldout_tokens=1024, timeout_s=30
+)
+
+
+def run(folder, say=lambda line: None, settings=SETTINGS, merges=range(100, STEPS, 100)):
+    return train(
+        settings,
+        folder,
+        seed=23,
+        data=(3, 8),
+        steps=STEPS,
+        merges=merges,
+        decay_steps=STEPS,
+        say=say,
+    )
+
+
+def islands() -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        command = process.cmdline()
+        if "safesync.learners" in command:
+            found.append(process)
+    return sorted(found, key=lambda process: process.cmdline()[-1])
+
+
+def on_progress(act):
+    """Call ``act`` with the islands at the first line of progress after some merges."""
+
+    def say(line):
+        if line.startswith("inner step 210 "):
+            act(islands())
+
+    return say
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    lines = []
+    folder = tmp_path_factory.mktemp("run") / "training"
+    rows, facts = run(folder, lines.append)
+    return folder, rows, facts, lines
+
+
+def test_a_run_gives_every_step_of_every_island(uninterrupted, tmp_path):
+    folder, rows, facts, lines = uninterrupted
+    LEARNERS.write(tmp_path / "learners.parquet", rows)  # it fits its schema
+    assert len(rows) == 2 * STEPS
+    assert (rows["step_s"] > 0).all()
+    assert facts["merge_steps"] == [*range(100, STEPS, 100), STEPS]
+    assert (facts["seed"], facts["slot"], facts["slots"], facts["islands"]) == (23, 3, 8, 2)
+    assert len(facts["corpus_sha256"]) == 64
+    assert len(lines) == 10
+    assert lines[-1].startswith(f"inner step {STEPS} of {STEPS}, loss ")
+    assert not folder.exists()
+
+
+def test_the_loss_falls_on_data_that_was_never_trained_on(uninterrupted):
+    _, _, facts, _ = uninterrupted
+    assert facts["heldout"][0]["loss"] == pytest.approx(5.55, abs=0.1)  # ln 256
+    assert facts["final_heldout_loss"] < 3.7
+
+
+def test_a_killed_island_ends_the_run_and_the_next_one_gives_the_same_to_the_last_bit(
+    uninterrupted, tmp_path
+):
+    _, rows, facts, _ = uninterrupted
+    ended = []
+
+    def kill(found):
+        ended.extend(found)
+        found[1].send_signal(signal.SIGKILL)
+
+    with pytest.raises(TrainingError, match="training island 1 was killed by SIGKILL; all islands"):
+        run(tmp_path / "run", on_progress(kill))
+    assert len(ended) == 2
+    assert not any(process.is_running() for process in ended)
+    lines = []
+    again, known = run(tmp_path / "run", lines.append)
+    assert lines[0] == "takes up the checkpoint that a stopped run left"
+    assert len(lines) < 11
+    assert again["loss"].tolist() == rows["loss"].tolist()
+    assert known["heldout"] == facts["heldout"]
+
+
+def test_a_silent_island_ends_the_run_within_the_time_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "_GRACE_S", 0.5)
+    ended = []
+
+    def stop(found):
+        ended.extend(found)
+        found[1].send_signal(signal.SIGSTOP)
+
+    hasty = SETTINGS.model_copy(update={"timeout_s": 3.0})
+    with pytest.raises(
+        TrainingError,
+        match="training island 0 ended with status 3; it said: a peer rank did not answer in time",
+    ):
+        run(tmp_path / "run", on_progress(stop), hasty)
+    assert not any(process.is_running() for process in ended)
+
+
+def test_islands_end_when_the_run_is_killed_outright(tmp_path):
+    code = (
+        "from pathlib import Path\n"
+        "from safesync.learners.settings import Training\n"
+        "from safesync.learners.train import train\n"
+        "train(Training(islands=2, batch=4, layers=1), Path('run'), seed=1, data=(0, 8), "
+        "steps=100_000, merges=[50_000], decay_steps=1, say=print)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 30
+        while len(found := psutil.Process(parent.pid).children()) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        parent.kill()
+        parent.wait()
+    _, alive = psutil.wait_procs(found, timeout=15)
+    assert alive == []
+
+
+def test_what_an_island_refuses_is_said_in_its_words(tmp_path):
+    greedy = SETTINGS.model_copy(update={"batch": 100_000})
+    with pytest.raises(
+        TrainingError, match=r"ended with status 1; it said: batch 100000: a shard of \d+ bytes has"
+    ):
+        run(tmp_path / "run", settings=greedy)
+
+
+def test_a_checkpoint_of_another_plan_is_not_taken_up(tmp_path):
+    plan = Plan(
+        **SETTINGS.model_dump(),
+        seed=1,
+        slot=0,
+        slots=8,
+        steps=9,
+        decay_steps=9,
+        merges=(3,),
+        folder=tmp_path / "run",
+    )
+    assert not training.prepare(plan, {"merges": [3]}, b"corpus")
+    left = plan.checkpoints / "outer-0-9.safetensors"
+    left.touch()
+    plan.rendezvous.touch()
+    assert training.prepare(plan, {"merges": [3]}, b"corpus")
+    assert left.exists() and not plan.rendezvous.exists()
+    assert not training.prepare(plan, {"merges": [4]}, b"corpus")
+    assert not left.exists()
+    assert plan.corpus.read_bytes() == b"corpus"
