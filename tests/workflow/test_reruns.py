@@ -111,7 +111,7 @@ EDITS = [
     ),
     pytest.param(
         ("src/safesync/protocol/statistics.py", '"""', '"""Edited. '),
-        {"judge", "report"},
+        {"agreement", "judge", "report"},
         id="a statistics function",
     ),
     pytest.param(
