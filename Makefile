@@ -1,6 +1,6 @@
 # make run     set up, then config to verdict page      make test   set up, then all tests
 # make explore every policy on the tune seeds, emulated: what to iterate with
-# make plan    what a run measures and how long         make smoke  a short real run (5 minutes)
+# make plan    what a run measures and how long         make smoke  a short real run (6 minutes)
 # make show    the verdicts of a run, in the terminal   make published  a published study, judged
 # make lint    ruff, snakefmt                           make bench  speed and calibration, as ratios
 # make clean   environment and caches, no results

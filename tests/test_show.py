@@ -40,7 +40,7 @@ def path(verdict, tmp_path):
 
 
 def printed(path, **options):
-    console = Console(file=io.StringIO(), width=120, highlight=False, **options)
+    console = Console(file=io.StringIO(), width=140, highlight=False, **options)
     show.show(show.read_verdict(path), console)
     return console.file.getvalue()
 

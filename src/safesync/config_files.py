@@ -27,7 +27,7 @@ PRESETS: dict[str, tuple[str, dict]] = {
         {},
     ),
     "smoke": (
-        "Everything real, but short: about 5 minutes on two cores. Too little for any claim.",
+        "Everything real, but short: 6 minutes on two cores. Too little for any claim.",
         {
             "run": "smoke",
             "horizon_s": 30,

@@ -21,7 +21,7 @@ STYLES = {
     "HARMFUL": "bold yellow",
     "REFUSED": "yellow",
 }
-_WIDTH = 120  # of what is piped or written to a file
+_WIDTH = 140  # of what is piped or written to a file
 
 
 def read_verdict(path: Path) -> VerdictDocument:
