@@ -29,8 +29,9 @@ with job("agreement", snakemake.log[0]) as say:
     regime = wildcards.regime
     model = read_calibrated(found.model, regime=regime, settings=params.settings)
     threshold = read_document(found.threshold, ("metric", "threshold_s"))
-    arrivals = {
-        seed: ARRIVALS.read(path) for seed, path in zip(params.seeds, found.arrivals, strict=True)
+    traces = {
+        seed: Trace.from_rows(ARRIVALS.read(path))
+        for seed, path in zip(params.seeds, found.arrivals, strict=True)
     }
     replays = zip(
         params.replays,
@@ -59,7 +60,7 @@ with job("agreement", snakemake.log[0]) as say:
                 },
                 measured=measured.drop(columns=["chunk_s", "chunk_tokens"]),
                 emulated=[
-                    simulate(Trace.from_rows(arrivals[seed]), windows, model.model).to_requests()
+                    simulate(traces[seed], windows, model.model).to_requests()
                     for windows in possible(starts_s, (regime, seed, path_policy, draw))
                 ],
             )

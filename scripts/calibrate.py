@@ -6,31 +6,16 @@ from safesync.protocol.calibrated import (
     IDENTITY,
     Calibrated,
     Uncalibrated,
+    cache_limits,
     load_of,
     mean_rate,
+    preemptions,
 )
 from safesync.protocol.provenance import check_settings
 from safesync.tables import read_document, write_document
 from safesync.tables.merges import MERGES
 from safesync.tables.requests import REQUESTS
 from safesync.tables.telemetry import TELEMETRY
-
-# vLLM keeps one block of its cache back
-_KEPT_BLOCKS = 1
-
-
-def cache_limits(manifest):
-    """Return the limits of the KV cache that the server told of; memory never binds untold."""
-    told = manifest["kv_cache"]
-    limits = {"kv_blocks": told["blocks"] - _KEPT_BLOCKS} if told["blocks"] else {}
-    return limits | ({"block_size": told["block_size"]} if told["block_size"] else {})
-
-
-def preempted(telemetry):
-    """Return how often a capture's server preempted a sequence."""
-    counted = telemetry["preemptions_total"].dropna()
-    return int(counted.max() - counted.min()) if len(counted) else 0
-
 
 params, found, regime = snakemake.params, snakemake.input, snakemake.wildcards.regime
 with job("calibrate", snakemake.log[0]) as say:
@@ -39,9 +24,10 @@ with job("calibrate", snakemake.log[0]) as say:
         manifest = read_document(path, ("fingerprint", "config", "horizon_s", "kv_cache"))
         check_settings(path, manifest, params.settings)
         fingerprints.append(manifest["fingerprint"])
-        limits = limits | cache_limits(manifest)
+        limits = limits | cache_limits(manifest["kv_cache"])
     nosync = [REQUESTS.read(path) for path in found.requests]
     telemetry = [TELEMETRY.read(path) for path in found.telemetry]
+    probe_telemetry = [TELEMETRY.read(path) for path in found.probe_telemetry]
     probes = [
         Probe(REQUESTS.read(requests), MERGES.read(merges))
         for requests, merges in zip(found.probe_requests, found.probe_merges, strict=True)
@@ -55,9 +41,7 @@ with job("calibrate", snakemake.log[0]) as say:
             Limits(**limits),
             sidecar=fingerprints[0],
             regime=regime,
-            preemptions=sum(
-                map(preempted, [*telemetry, *map(TELEMETRY.read, found.probe_telemetry)])
-            ),
+            preemptions=preemptions([*telemetry, *probe_telemetry]),
         )
     except ValueError as error:
         document = Uncalibrated(regime=regime, why=str(error))

@@ -54,7 +54,13 @@ with job(f"emulate {wildcards.policy}", snakemake.log[0]) as say:
             say(f"{regime}: not emulated: {why}")
             continue
         blocks = [
-            (seed, ARRIVALS.read(arrivals), REQUESTS.read(capture), SCHEDULE.read(schedule))
+            (
+                seed,
+                "vllm",
+                ARRIVALS.read(arrivals),
+                REQUESTS.read(capture),
+                first_draw(SCHEDULE.read(schedule))["start_s"].to_numpy(),
+            )
             for (where, seed), arrivals, capture, schedule in zip(
                 params.measured,
                 found.get("arrivals", []),
@@ -71,11 +77,9 @@ with job(f"emulate {wildcards.policy}", snakemake.log[0]) as say:
             arrivals = extra[extra["seed"] == seed].drop(columns="seed")
             capture, telemetry = emulated_capture(arrivals, model, params.horizon_s)
             starts_s = decided(capture, telemetry, next(progress), regime, seed)
-            blocks.append((seed, arrivals, capture, starts_s))
+            blocks.append((seed, "emulator", arrivals, capture, starts_s))
         threshold = read_document(threshold_path, ("metric", "threshold_s"))
-        for seed, arrivals, capture, schedule in blocks:
-            measured = isinstance(schedule, pd.DataFrame)
-            starts_s = first_draw(schedule)["start_s"].to_numpy() if measured else schedule
+        for seed, captured_by, arrivals, capture, starts_s in blocks:
             warned += [f"seed {seed}: {said}" for said in model.load.outside(arrivals)]
             tables.append(
                 emulated_rows(
@@ -92,7 +96,7 @@ with job(f"emulate {wildcards.policy}", snakemake.log[0]) as say:
                         "kind": kind,
                         "seed": seed,
                         "role": params.role,
-                        "capture": "vllm" if measured else "emulator",
+                        "capture": captured_by,
                     },
                 )
             )

@@ -81,7 +81,7 @@ class Planted(StoppingPolicy):
     )
 
     def _learn(self, count):
-        pass
+        """Nothing to learn: the load is given."""
 
     def _forecast(self):
         return self.load

@@ -7,7 +7,14 @@ import pytest
 from protocol.emulator_model import SETTINGS, arrivals, calibrated
 
 from safesync.emulator import ModelError
-from safesync.protocol.calibrated import Uncalibrated, load_of, mean_rate, read_calibrated
+from safesync.protocol.calibrated import (
+    Uncalibrated,
+    cache_limits,
+    load_of,
+    mean_rate,
+    preemptions,
+    read_calibrated,
+)
 from safesync.tables import write_document
 
 
@@ -93,3 +100,16 @@ def test_mean_rates_weigh_captures_by_their_length():
     two = pd.DataFrame({"t_s": [0.0, 30.0], "network_bytes": [0, 0]})
     assert mean_rate([one], "network_bytes") == 100.0
     assert mean_rate([one, two], "network_bytes") == 25.0
+
+
+def test_preemptions_are_what_the_counters_rose_by():
+    one = pd.DataFrame({"preemptions_total": [2.0, float("nan"), 2.0, 5.0]})
+    untold = pd.DataFrame({"preemptions_total": [float("nan")] * 2})
+    assert preemptions([one, untold, one]) == 6
+    assert preemptions([untold]) == preemptions([]) == 0
+
+
+def test_one_block_of_the_cache_is_the_servers_own_and_what_is_untold_is_left_open():
+    assert cache_limits({"blocks": 728, "block_size": 128}) == {"kv_blocks": 727, "block_size": 128}
+    assert cache_limits({"blocks": None, "block_size": 16}) == {"block_size": 16}
+    assert cache_limits({"blocks": None, "block_size": None}) == {}

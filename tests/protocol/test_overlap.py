@@ -12,7 +12,7 @@ from safesync.placement import Corridor
 from safesync.protocol.document import VerdictDocument
 from safesync.protocol.gates import Gate, Scope
 from safesync.protocol.overlap import OverlapBlock, gap_orders, overlap_rows
-from safesync.protocol.scores import schedule_overlap
+from safesync.protocol.scores import exposed
 from safesync.protocol.statistics import convolved_null_test
 from safesync.protocol.verdict import judge
 from safesync.tables.overlap import OVERLAP
@@ -38,7 +38,8 @@ def enumerated(merges: int) -> list[np.ndarray]:
 
 
 def costs_of(gaps: list[np.ndarray], requests: pd.DataFrame) -> np.ndarray:
-    return np.array([schedule_overlap(requests, SMALL.starts(g), 1.0) for g in gaps])
+    starts_s = [SMALL.starts(g) for g in gaps]
+    return np.array([exposed(requests, starts, starts + 1.0).sum() for starts in starts_s])
 
 
 def judged(overlap, claims=("oracle",), scores=None, **changes):

@@ -7,7 +7,6 @@ from safesync.protocol.scores import (
     ScoreError,
     exposed,
     metric_s,
-    schedule_overlap,
     score,
     violates,
 )
@@ -155,8 +154,11 @@ def test_overlap_agrees_with_the_placement_room():
     cost = overlap_cost(at, capture["done_s"].to_numpy(), corridor)
     steps = np.arange(0, corridor.n_starts, 37)
     for step in steps:
-        assert schedule_overlap(capture, [step * 0.0625], 8.0) == cost[step]
-    assert schedule_overlap(capture, steps * 0.0625, 8.0) == cost[steps].sum()
+        start_s = step * 0.0625
+        assert exposed(capture, start_s, start_s + 8.0).sum() == cost[step]
+    starts_s = steps * 0.0625
+    assert exposed(capture, starts_s, starts_s + 8.0).sum() == cost[steps].sum()
+    assert exposed(capture, starts_s, starts_s + 8.0).sum(axis=1).tolist() == cost[steps].tolist()
 
 
 def test_rows_must_be_those_of_the_arrivals():

@@ -9,8 +9,8 @@ import pytest
 from safesync.protocol.transfer import (
     MIN_WINDOWS,
     Effect,
+    Effects,
     Pairs,
-    decide,
     effect,
     effects,
     lower_ends,
@@ -28,7 +28,7 @@ def decided(windows=MIN_WINDOWS, low=SURE, observed=None, predicted="same", **ch
     observed = observed or Effect(1.5, 1.4)
     predicted = observed if predicted == "same" else predicted
     limits = {"delta": 0.10, "tolerance": 0.15} | changes
-    return decide(windows, low, observed, predicted, **limits)
+    return transfer(Effects(windows, low, observed, predicted), **limits)
 
 
 def test_twenty_windows_are_enough_and_nineteen_are_not():

@@ -113,8 +113,8 @@ class Run:
                 "sidecar": plain["sidecar"],
                 "client": plain["client"],
                 "merge": plain["merge"]
-                | {"ranks": 2, "style": "blocking", "bandwidth_bytes_per_s": None},
-                "background": plain["regimes"]["bursty"]["background"],
+                | {"ranks": 2, "style": "blocking", "bandwidth_bytes_per_s": None, "passes": None},
+                "background": {"load": None, "training": None},
                 "model": plain["model"]["name"],
             },
             "figures": {},

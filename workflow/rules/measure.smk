@@ -12,6 +12,8 @@ INNER_STEP = (
     *("lr", "warm_up_steps", "weight_decay", "clip"),
 )
 
+STYLE_KEYS = {"bandwidth_bytes_per_s": "throttled", "passes": "overlapped"}
+
 
 def measured(section, *unmeasured):
     """A section without the keys that can't change what is measured."""
@@ -22,28 +24,23 @@ def measured(section, *unmeasured):
 
 def background(wanted):
     """What runs beside a regime's measurements; islands that train come with their sizes."""
-    section = plain(wanted.background)
-    if section.pop("training") == "learners":
-        section["training"] = {
-            "settings": {key: getattr(CONFIG.learners, key) for key in INNER_STEP},
-            "step_s": CONFIG.corridor.step_s,
-            "decay_steps": int(round(CONFIG.horizon_s / CONFIG.corridor.step_s)),
-        }
-    return section
+    training = {
+        "settings": {key: getattr(CONFIG.learners, key) for key in INNER_STEP},
+        "step_s": CONFIG.corridor.step_s,
+        "decay_steps": int(round(CONFIG.horizon_s / CONFIG.corridor.step_s)),
+    }
+    trains = wanted.background.training == "learners"
+    return plain(wanted.background) | {"training": training if trains else None}
 
 
 def measured_with(regime, policy):
     """The settings of a policy's measurements in a regime, as their manifests repeat them."""
     wanted = CONFIG.regimes[regime]
     style = POLICIES[policy].style if policy in POLICIES else "blocking"
-    merge = measured(CONFIG.merge, "end_tolerance_s") | {
-        "ranks": wanted.ranks or CONFIG.merge.ranks,
-        "style": style,
-    }
-    if style != "throttled":
-        merge["bandwidth_bytes_per_s"] = None
-    if style != "overlapped":
-        del merge["passes"]
+    merge = measured(CONFIG.merge, "end_tolerance_s")
+    merge |= {"ranks": wanted.ranks or CONFIG.merge.ranks, "style": style}
+    # what a style does not use can't change what is measured
+    merge |= {key: None for key, user in STYLE_KEYS.items() if user != style}
     return {
         "horizon_s": CONFIG.horizon_s,
         "sidecar": measured(CONFIG.sidecar, "port", "start_timeout_s"),

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safesync.emulator import EngineModel, Fit, ModelError
 from safesync.tables import read_document
 
+_KEPT_BLOCKS = 1  # vLLM keeps one block of its cache back
 IDENTITY = ("sidecar", "merge", "model")
 # peaks of single traces scatter by chance, and costs are linear in the load
 _MARGIN = 1.25
@@ -93,6 +94,28 @@ def mean_rate(telemetry: Sequence[pd.DataFrame], counter: str) -> float:
     return float(
         sum(np.ptp(two[counter]) for two in ends) / sum(np.ptp(two["t_s"]) for two in ends)
     )
+
+
+def preemptions(telemetry: Sequence[pd.DataFrame]) -> int:
+    """Return how often the servers preempted a sequence in captures, by TELEMETRY's counter.
+
+    A server that does not tell has preempted none.
+    """
+    counted = [rows["preemptions_total"].dropna() for rows in telemetry]
+    return int(sum(np.ptp(total) for total in counted if len(total)))
+
+
+def cache_limits(told: Mapping[str, int | None]) -> dict[str, int]:
+    """Return the ``Limits`` of the KV cache that a manifest's ``kv_cache`` tells of.
+
+    What the server did not tell is left to the defaults of ``Limits``: memory then never binds.
+    """
+    limits = {}
+    if told["blocks"]:
+        limits["kv_blocks"] = told["blocks"] - _KEPT_BLOCKS
+    if told["block_size"]:
+        limits["block_size"] = told["block_size"]
+    return limits
 
 
 def read_calibrated(

@@ -96,7 +96,7 @@ def score(
         "violations": int(violating.sum()),
         "violation_rate": violation_rate,
         "excess_rate": violation_rate - _share(violates(nosync_requests, slo_metric, threshold_s)),
-        "overlap": _met(nosync_requests, starts_s, ends_s),
+        "overlap": int(exposed(nosync_requests, starts_s, ends_s).sum()),
         "offered_prompt_tokens": int(prompts.loc[requests["request_id"][sent]].sum()),
         "sent": int(sent.sum()),
         "arrivals_sha256": trace,
@@ -141,28 +141,17 @@ def violates(requests: pd.DataFrame, metric: str, threshold_s: float) -> np.ndar
     return metric_s(requests, metric) > threshold_s
 
 
-def exposed(nosync_requests: pd.DataFrame, start_s: float, end_s: float) -> np.ndarray:
+def exposed(nosync_requests: pd.DataFrame, start_s, end_s) -> np.ndarray:
     """Return which requests a window [start, end) meets in the nosync capture, bool, shape (n,).
 
-    A request is met when it is in flight at the start or arrives inside the window. Its interval
-    in *nosync* decides: its slowness under merges must not decide whether it counts as exposed.
+    For several windows, ``start_s`` and ``end_s`` of shape (k,), the shape is (k, n). A request is
+    met when it is in flight at the start or arrives inside the window. Its interval in *nosync*
+    decides: its slowness under merges must not decide whether it counts as exposed.
     """
-    arrival = nosync_requests["arrival_s"].to_numpy()
-    in_flight = (arrival <= start_s) & (start_s < nosync_requests["done_s"].to_numpy())
-    return in_flight | ((arrival >= start_s) & (arrival < end_s))
-
-
-def schedule_overlap(nosync_requests: pd.DataFrame, starts_s, merge_s: float) -> int:
-    """Return the requests that the windows of a schedule meet, summed over its windows.
-
-    ``starts_s`` (k,) in seconds; a request that meets two windows counts twice.
-    """
-    return _met(nosync_requests, starts_s, np.asarray(starts_s) + merge_s)
-
-
-def _met(nosync_requests: pd.DataFrame, starts_s, ends_s) -> int:
-    windows = zip(starts_s, ends_s, strict=True)
-    return int(sum(exposed(nosync_requests, start, end).sum() for start, end in windows))
+    start, end = (np.asarray(edge, dtype=float)[..., None] for edge in (start_s, end_s))
+    arrival, done = (nosync_requests[name].to_numpy() for name in ("arrival_s", "done_s"))
+    in_flight = (arrival <= start) & (start < done)
+    return in_flight | ((arrival >= start) & (arrival < end))
 
 
 def _number(value: float | None) -> float:

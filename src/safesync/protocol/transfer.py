@@ -71,10 +71,10 @@ def paired(
     left out.
     """
     ids = nosync["request_id"].to_numpy()
-    first = np.full(len(nosync), -1)
-    for number, (start_s, end_s) in enumerate(windows):
-        met = exposed(nosync, start_s, end_s) & (first < 0)
-        first[met] = number
+    met = exposed(nosync, *np.reshape(windows, (-1, 2)).T)
+    # a last row that meets all requests stands for no window
+    first = np.vstack([met, np.ones(len(ids), dtype=bool)]).argmax(axis=0)
+    within = first < len(windows)
 
     def latency_s(rows: pd.DataFrame | None) -> np.ndarray | None:
         if rows is None:
@@ -83,9 +83,9 @@ def paired(
 
     sides = [latency_s(rows) for rows in (requests, nosync, predicted, predicted_nosync)]
     known = np.isfinite(sides[0]) & np.isfinite(sides[1])
-    used = (first >= 0) & known
+    used = within & known
     kept = [None if side is None else side[used] for side in sides]
-    return Pairs(first[used], *kept, windows=len(windows), lost=int(((first >= 0) & ~known).sum()))
+    return Pairs(first[used], *kept, windows=len(windows), lost=int((within & ~known).sum()))
 
 
 def pool(replays: Sequence[Pairs]) -> Pairs:
@@ -134,23 +134,34 @@ def lower_ends(pairs: Pairs, level: float) -> Effect:
     return Effect(float(low[0]), float(low[1]))
 
 
-def decide(
-    windows: int,
-    low: Effect | None,
-    observed: Effect | None,
-    predicted: Effect | None,
+@dataclass(frozen=True)
+class Effects:
+    """The effects of one regime; None where too few windows met requests, or without a model.
+
+    ``windows``: merge windows that met a request. ``low``: lower ends of ``observed``.
+    """
+
+    windows: int
+    low: Effect | None
+    observed: Effect | None
+    predicted: Effect | None
+
+
+def transfer(
+    found: Effects,
     *,
     delta: float,
     tolerance: float,
     why_unpredicted: str = "no model was calibrated",
 ) -> Gate:
-    """Return the gate of one regime from its figures.
+    """Return the gate of one regime from its effects.
 
-    ``windows``: merge windows that met a request; below ``MIN_WINDOWS`` nothing is computed.
-    ``low``: lower ends of the observed effects, both of which must reach 1 + ``delta``.
-    ``predicted``: must be within ``tolerance`` (relative) of ``observed``; None: there is no model,
-    for the reason ``why_unpredicted``. Figure: the lower of the two lower ends, limit 1 + delta.
+    Below ``MIN_WINDOWS`` windows nothing is computed. Both lower ends must reach 1 + ``delta``.
+    What is predicted must be within ``tolerance`` (relative) of what was observed; None: there is
+    no model, for the reason ``why_unpredicted``. Figure: the lower of the two lower ends, limit
+    1 + delta.
     """
+    windows, low, observed, predicted = found.windows, found.low, found.observed, found.predicted
     limit = 1 + delta
     if windows < MIN_WINDOWS:
         return Gate(
@@ -180,19 +191,6 @@ def decide(
     return Gate(NAME, off <= tolerance + _SLACK, figure, limit, said)
 
 
-@dataclass(frozen=True)
-class Effects:
-    """The effects of one regime; None where too few windows met requests, or without a model.
-
-    ``windows``: merge windows that met a request. ``low``: lower ends of ``observed``.
-    """
-
-    windows: int
-    low: Effect | None
-    observed: Effect | None
-    predicted: Effect | None
-
-
 def effects(replays: Sequence[Pairs], level: float) -> Effects:
     """Return the effects in the pairs of a regime's probes and matched-random replays.
 
@@ -207,25 +205,6 @@ def effects(replays: Sequence[Pairs], level: float) -> Effects:
         predicted = effect(pairs.predicted_s, pairs.predicted_without_s)
     return Effects(
         windows, lower_ends(pairs, level), effect(pairs.with_s, pairs.without_s), predicted
-    )
-
-
-def transfer(
-    found: Effects,
-    *,
-    delta: float,
-    tolerance: float,
-    why_unpredicted: str = "no model was calibrated",
-) -> Gate:
-    """Return the gate of one regime from its effects; the rest as in ``decide``."""
-    return decide(
-        found.windows,
-        found.low,
-        found.observed,
-        found.predicted,
-        delta=delta,
-        tolerance=tolerance,
-        why_unpredicted=why_unpredicted,
     )
 
 

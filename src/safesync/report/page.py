@@ -93,6 +93,14 @@ class _Study:
     transfers: Mapping[str, Mapping]
     trainings: Sequence[TrainingRun]
 
+    def results(self, regime: str, tier: str | None = None) -> list[Mapping]:
+        """Return the results of a regime, claimed and described; ``tier``: of this one alone."""
+        return [
+            result
+            for result in [*self.verdict["verdicts"], *self.verdict["described"]]
+            if result["regime"] == regime and tier in (None, result["tier"])
+        ]
+
     def limits(self, regime: str, threshold: Mapping) -> Limits:
         """Return what a measurement of a regime with this threshold may be off by."""
         protocol = self.verdict["protocol"]
@@ -385,8 +393,7 @@ def _score_figures(
 ) -> list[Figure]:
     """Return the figures that scores and verdicts suffice for, a variant per tier."""
     envelopes, decompositions = [], []
-    results = [*study.verdict["verdicts"], *study.verdict["described"]]
-    judged = {r["tier"] for r in results if r["regime"] == regime} - {OVERLAP_TIER}
+    judged = {result["tier"] for result in study.results(regime)} - {OVERLAP_TIER}
     for tier in [tier for tier in TIERS if tier in {*scores["tier"], *judged}]:
         out = scores.index.intersection(aside.index[aside["tier"] == tier])
         strip = envelope(scores.drop(out), tier, regime, study.policies, study.colours)
@@ -399,11 +406,9 @@ def _score_figures(
 def _overlap_figures(study: _Study, regime: str, overlap: pd.DataFrame) -> list[Figure]:
     """Return the figures of the overlap tier, from judge rows of OVERLAP of one regime."""
     look = (study.policies, study.colours)
-    results = [*study.verdict["verdicts"], *study.verdict["described"]]
     baselines = dict.fromkeys(
         part["baseline"]
-        for result in results
-        if result["regime"] == regime and result["tier"] == OVERLAP_TIER
+        for result in study.results(regime, OVERLAP_TIER)
         for part in result["decomposition"] or ()
     )
     split = _joined(
@@ -431,11 +436,10 @@ def _decomposition(
 
     ``aside``: the tier's rows that do not count. ``baseline``: against this one alone; None: all.
     """
-    results = [*study.verdict["verdicts"], *study.verdict["described"]]
     split = [
         r | {"decomposition": [p for p in parts if baseline in (None, p["baseline"])]}
-        for r in results
-        if r["regime"] == regime and r["tier"] == tier and (parts := r["decomposition"])
+        for r in study.results(regime, tier)
+        if (parts := r["decomposition"])
     ]
     here = [r for r in split if r["decomposition"]]
     kept = [r for r in here if r["verdict"] != "REFUSED" and not _rests_on(r, aside)]

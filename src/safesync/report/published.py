@@ -62,11 +62,7 @@ def during_merges(
     ``quiet``: REQUESTS of the block's capture without merges, where a request's interval must meet
     a window; windows are [start, end), ``starts_s`` and ``ends_s`` of shape (k,), s.
     """
-    quiet = quiet.sort_values("request_id")
-    met = np.zeros(len(quiet), dtype=bool)
-    for start, end in zip(starts_s, ends_s, strict=True):
-        met |= exposed(quiet, start, end)
-    return met
+    return exposed(quiet.sort_values("request_id"), starts_s, ends_s).any(axis=0)
 
 
 def p95_ratio(requests: pd.DataFrame, during: np.ndarray) -> float:

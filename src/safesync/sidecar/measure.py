@@ -191,7 +191,7 @@ class _Run:
             "merge_s": merge["merge_s"],
             "style": merge["style"],
             "bandwidth_bytes_per_s": merge["bandwidth_bytes_per_s"],
-            "passes": merge.get("passes"),
+            "passes": merge["passes"],
             "horizon_s": self.job.horizon_s,
             "parameters": merge["parameters"],
             "fragment_parameters": merge["fragment_parameters"],
@@ -266,8 +266,7 @@ class _Run:
         )
         if self.job.background["load"]:
             background.start_load(self.job.background["load"])
-        # absent where nothing trains
-        training = self.job.background.get("training")
+        training = self.job.background["training"]
         if training:
             merge = self.job.merge
             held = [] if merge["style"] == "overlapped" else self.windows["start_s"].tolist()

@@ -105,7 +105,7 @@ def test_the_manifest_tells_what_the_background_did(measurement, tmp_path):
 
 
 def test_without_a_load_nothing_is_started_and_the_manifest_says_so(measurement, tmp_path):
-    measurement({"load": None}).run()
+    measurement({"load": None, "training": None}).run()
     manifest = read_document(tmp_path / "manifest.json")
     assert manifest["background"] == []
     assert manifest["figures"]["background_processes"] == 0
@@ -123,5 +123,5 @@ def test_a_background_process_that_dies_breaks_the_measurement(measurement, tmp_
             victim.kill()
 
     with pytest.raises(Broken, match=r"^background load 1 was killed by SIGKILL during the measu"):
-        measurement({"load": LOAD}).run(kill_one)
+        measurement({"load": LOAD, "training": None}).run(kill_one)
     assert not (tmp_path / "manifest.json").exists()
