@@ -107,6 +107,9 @@ PRESETS: dict[str, tuple[str, dict]] = {
                         "path": "traces/AzureLLMInferenceTrace_code.csv",
                         "scaling": "thin",
                         "target_rps": 1.5,
+                        # the longest stretch without an idle slice; elsewhere 7 of 42 are empty
+                        "window_start_s": 1040,
+                        "window_s": 1040,
                         "lengths": "config",
                     },
                 }
@@ -186,6 +189,30 @@ PRESETS: dict[str, tuple[str, dict]] = {
             "controls": {"draws": 19},
             "parity": {"draws": 3, "seeds": [1, 2, 3, 4, 5]},
             "emulator": {"seeds": list(range(101, 113))},  # 20 judge seeds in all
+        },
+    ),
+    "styles": (
+        "What hides a merge instead of scheduling it: one schedule, its merges blocking, throttled "
+        "and overlapped, while the islands train beside the sidecar; about 20 minutes.",
+        {
+            "run": "styles",
+            "horizon_s": 80,
+            "regimes": {
+                "bursty_training": {
+                    "kind": "bursty",
+                    "arrivals": _BURSTS,
+                    "background": {"training": "learners"},
+                }
+            },
+            "policies": [
+                {"id": f"fixed_h_256{end}", "policy": "fixed_h", "params": {"h": 256}, **style}
+                for end, style in (
+                    ("", {}),
+                    ("_throttled", {"style": "throttled"}),
+                    ("_overlapped", {"style": "overlapped"}),
+                )
+            ],
+            "claims": [],  # a style is no placement
         },
     ),
     "validation": (

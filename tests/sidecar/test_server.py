@@ -1,4 +1,5 @@
 import os
+import signal
 
 import pytest
 from paced_process import paced_server
@@ -7,6 +8,7 @@ from safesync.config import Sidecar
 from safesync.sidecar.processes import Broken, Processes
 from safesync.sidecar.server import (
     Server,
+    check_answers,
     start_server,
     vllm_command,
     vllm_environment,
@@ -86,6 +88,24 @@ def test_a_server_that_is_not_there_is_named_with_the_wait(tmp_path):
         server = Server("http://127.0.0.1:9", "m", "")
         with pytest.raises(Broken, match=r"127\.0\.0\.1:9 did not become healthy within 0\.5 s"):
             wait_healthy(processes, server, 0.5)
+
+
+def test_a_server_that_hangs_is_told_from_one_that_was_late(tmp_path):
+    with paced_server() as paced:
+        server = Server(paced.url, "paced", "")
+        check_answers(server, [1000], 7, 5)
+        os.kill(paced.process.pid, signal.SIGSTOP)
+        try:
+            check_answers(server, [1000], 0, 0.3)  # all were answered: nothing is asked
+            with pytest.raises(Broken, match=r"hangs: it left 7 requests .* within 0\.3 s"):
+                check_answers(server, [1000], 7, 0.3)
+        finally:
+            os.kill(paced.process.pid, signal.SIGCONT)
+
+
+def test_a_refusal_after_the_load_is_an_answer():
+    with paced_server("--fault", "all:status_500") as paced:
+        check_answers(Server(paced.url, "paced", ""), [1000], 7, 5)
 
 
 def test_the_key_is_random_and_never_shown(tmp_path):

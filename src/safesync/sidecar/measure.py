@@ -18,7 +18,7 @@ from safesync.sidecar.figures import figures
 from safesync.sidecar.host import core_map, environment, git_commit, machine_to_oneself
 from safesync.sidecar.model import vocabulary_size
 from safesync.sidecar.processes import Broken, Child, Processes
-from safesync.sidecar.server import Server, start_server, wait_healthy, warm_up
+from safesync.sidecar.server import Server, check_answers, start_server, wait_healthy, warm_up
 from safesync.sidecar.telemetry import Telemetry, kv_cache, with_loop_lag
 from safesync.sidecar.version import MEASUREMENT_VERSION
 from safesync.tables import write_document
@@ -133,9 +133,11 @@ class _Run:
         self._attend(client, ranks, t0_ns)
         sampled = telemetry.stop()
         beside = background.stop()
+        requests = REQUESTS.read(self.scratch / "requests.parquet")
+        unanswered = int(requests["status"].isin(["timeout", "censored"]).sum())
+        check_answers(server, next(self._warm_prompts()), unanswered, self.job.client["timeout_s"])
         if server.child:
             self.processes.stop(server.child)
-        requests = REQUESTS.read(self.scratch / "requests.parquet")
         merges = MERGES.read(self.scratch / "merges.parquet") if ranks else MERGES.empty()
         lag = pq.read_table(self.scratch / "loop_lag.parquet").to_pandas()
         sampled = with_loop_lag(sampled, lag)
@@ -302,6 +304,10 @@ class _Run:
                 told = now
                 passed = max(0.0, now - t0_ns / 1e9)
                 self.progress(f"{passed:.0f} of {self.job.horizon_s:g} s of load")
+            time.sleep(0.1)
+        # the last answer may come long before the horizon, up to which signals are read
+        while time.monotonic() < t0_ns / 1e9 + self.job.horizon_s:
+            self.processes.check()
             time.sleep(0.1)
         (self.scratch / "stop").touch()
         for child in (client, *ranks):

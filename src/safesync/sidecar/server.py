@@ -170,6 +170,25 @@ def warm_up(
     return medians
 
 
+def check_answers(server: Server, prompt: list[int], unanswered: int, timeout_s: float) -> None:
+    """Raise Broken when a server that left ``unanswered`` requests does not answer this one either.
+
+    The load is over, so a server that is only behind has dropped what was left and answers.
+    """
+    if not unanswered:
+        return
+    try:
+        server.complete(prompt, 1, timeout_s)
+    except urllib.error.HTTPError:
+        return  # a refusal is an answer
+    except (OSError, http.client.HTTPException) as error:
+        log = f"; its output is in {server.child.log}" if server.child else ""
+        raise Broken(
+            f"the server at {server.url} hangs: it left {unanswered} requests without an answer, "
+            f"and one more after the load got none within {timeout_s:g} s ({error}){log}"
+        ) from error
+
+
 def _port(wanted: int | None) -> int:
     with socket.socket() as probe:
         # a server that just closed leaves the port in TIME_WAIT, which vLLM may reuse too

@@ -13,7 +13,9 @@ from safesync.sidecar.measure import Measurement
 from safesync.sidecar.processes import Broken
 from safesync.tables import read_document
 from safesync.tables.arrivals import ARRIVALS
+from safesync.tables.requests import REQUESTS
 from safesync.tables.schedule import SCHEDULE
+from safesync.tables.telemetry import TELEMETRY
 
 LOAD = {
     "processes": 2,
@@ -110,6 +112,20 @@ def test_without_a_load_nothing_is_started_and_the_manifest_says_so(measurement,
     assert manifest["background"] == []
     assert manifest["figures"]["background_processes"] == 0
     assert not list((tmp_path / "logs").glob("background*"))
+
+
+def test_telemetry_goes_on_to_the_horizon_when_the_last_answer_came_long_before(
+    measurement, tmp_path
+):
+    sparse = pd.DataFrame(
+        {"request_id": [0], "arrival_s": [0.1]} | {"prompt_tokens": 8, "output_tokens": 4}
+    )
+    job = measurement({"load": None, "training": None})
+    ARRIVALS.write(tmp_path / "arrivals.parquet", sparse)
+    job.run()
+    told = TELEMETRY.read(tmp_path / "telemetry.parquet")["t_s"]
+    assert REQUESTS.read(tmp_path / "requests.parquet")["done_s"].max() < 1.0
+    assert 1.6 <= told.max() <= 2.4
 
 
 def test_a_background_process_that_dies_breaks_the_measurement(measurement, tmp_path):
