@@ -1,4 +1,4 @@
-"""A schedule -> how well a real DiLoCo run trains that merges when it says."""
+"""A schedule and a style -> how well a real DiLoCo run trains that merges when and as they say."""
 
 from pathlib import Path
 
@@ -27,10 +27,12 @@ with job(f"train_on_schedule {replay}", snakemake.log[0]) as say:
         Path(f"results/{wildcards.run}/.training/schedule").joinpath(*map(str, key.values())),
         seed=key["training_seed"],
         data=tuple(params.data),
-        # learners do no step during a merge
+        # learners do no step during a merge; overlapped ones would, but all runs have as many
         steps=params.steps - len(merges) * corridor.grid.pause,
         merges=merges,
         decay_steps=params.steps,
+        **params.spread,
         say=say,
     )
-    TRAINING.write(snakemake.output.training, rows[TRAINING.schema.names], facts | key)
+    facts |= key | {"style": params.style}
+    TRAINING.write(snakemake.output.training, rows[TRAINING.schema.names], facts)

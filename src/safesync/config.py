@@ -390,6 +390,12 @@ class Parity(Section):
     )
     islands: int = Field(4, ge=1, description="Islands of these runs; the rest is as in learners.")
     batch: int = Field(16, ge=1, description="Sequences per island and inner step of these runs.")
+    delay_steps: int = Field(
+        5,
+        ge=0,
+        description="Inner steps from a fragment's pseudo-gradient to its update in those of these "
+        "runs whose merges are overlapped.",
+    )
 
 
 class Protocol(Section):

@@ -32,6 +32,8 @@ def test_a_merge_closes_the_training_once():
         ({"slot": 8}, "slot is 8, expected below slots, 8"),
         ({"heads": 3}, "heads 3 do not divide width 32"),
         ({"outer_momentum": 1.0}, "less than 1"),
+        ({"fragments": 0}, "fragments\n.*greater than or equal to 1"),
+        ({"delay_steps": -1}, "delay_steps\n.*greater than or equal to 0"),
         ({"colour": "red"}, "Extra inputs"),
     ],
 )

@@ -19,15 +19,19 @@ SETTINGS = Training(
 )
 
 
-def run(folder, say=lambda line: None, settings=SETTINGS, merges=range(100, STEPS, 100)):
+SPREADS = {"blocking": {}, "overlapped": {"fragments": 4, "delay_steps": 5}}
+
+
+def run(folder, say=lambda line: None, settings=SETTINGS, **spread):
     return train(
         settings,
         folder,
         seed=23,
         data=(3, 8),
         steps=STEPS,
-        merges=merges,
+        merges=range(100, STEPS, 100),
         decay_steps=STEPS,
+        **spread,
         say=say,
     )
 
@@ -51,21 +55,22 @@ def on_progress(act):
     return say
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
+@pytest.fixture(scope="module", params=SPREADS.values(), ids=SPREADS)
+def uninterrupted(tmp_path_factory, request):
     lines = []
     folder = tmp_path_factory.mktemp("run") / "training"
-    rows, facts = run(folder, lines.append)
-    return folder, rows, facts, lines
+    rows, facts = run(folder, lines.append, **request.param)
+    return folder, rows, facts, lines, request.param
 
 
 def test_a_run_gives_every_step_of_every_island(uninterrupted, tmp_path):
-    folder, rows, facts, lines = uninterrupted
+    folder, rows, facts, lines, spread = uninterrupted
     LEARNERS.write(tmp_path / "learners.parquet", rows)  # it fits its schema
     assert len(rows) == 2 * STEPS
     assert (rows["step_s"] > 0).all()
     assert facts["merge_steps"] == [*range(100, STEPS, 100), STEPS]
     assert (facts["seed"], facts["slot"], facts["slots"], facts["islands"]) == (23, 3, 8, 2)
+    assert {name: facts[name] for name in spread} == spread
     assert len(facts["corpus_sha256"]) == 64
     assert len(lines) == 10
     assert lines[-1].startswith(f"inner step {STEPS} of {STEPS}, loss ")
@@ -73,7 +78,7 @@ def test_a_run_gives_every_step_of_every_island(uninterrupted, tmp_path):
 
 
 def test_the_loss_falls_on_data_that_was_never_trained_on(uninterrupted):
-    _, _, facts, _ = uninterrupted
+    facts = uninterrupted[2]
     assert facts["heldout"][0]["loss"] == pytest.approx(5.55, abs=0.1)  # ln 256
     assert facts["final_heldout_loss"] < 3.7
 
@@ -81,7 +86,7 @@ def test_the_loss_falls_on_data_that_was_never_trained_on(uninterrupted):
 def test_a_killed_island_ends_the_run_and_the_next_one_gives_the_same_to_the_last_bit(
     uninterrupted, tmp_path
 ):
-    _, rows, facts, _ = uninterrupted
+    _, rows, facts, _, spread = uninterrupted
     ended = []
 
     def kill(found):
@@ -89,11 +94,11 @@ def test_a_killed_island_ends_the_run_and_the_next_one_gives_the_same_to_the_las
         found[1].send_signal(signal.SIGKILL)
 
     with pytest.raises(TrainingError, match="training island 1 was killed by SIGKILL; all islands"):
-        run(tmp_path / "run", on_progress(kill))
+        run(tmp_path / "run", on_progress(kill), **spread)
     assert len(ended) == 2
     assert not any(process.is_running() for process in ended)
     lines = []
-    again, known = run(tmp_path / "run", lines.append)
+    again, known = run(tmp_path / "run", lines.append, **spread)
     assert lines[0] == "takes up the checkpoint that a stopped run left"
     assert len(lines) < 11
     assert again["loss"].tolist() == rows["loss"].tolist()

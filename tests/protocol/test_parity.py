@@ -12,6 +12,8 @@ ALIKE = {
     "slot": 2,
     "slots": 8,
     "corpus_sha256": "ab",
+    "fragments": 1,
+    "delay_steps": 0,
 }
 
 
@@ -61,6 +63,8 @@ HALF = 2.9199856 * 0.01 / 3**0.5
         (0.0, 0.01 + HALF - 1e-6, None),
         (0.0, 0.02, None),
         (0.02, 0.02, None),
+        (0.01 + HALF - 1e-6, 0.02, None),
+        (0.01 + HALF + 1e-6, 0.02, False),
         (0.04, 0.02, False),
         (-1.0, 0.02, True),
     ],
@@ -85,6 +89,14 @@ def test_one_training_seed_decides_nothing():
     assert found.passed is None
     assert found.figure is None
     assert "one training seed has no spread, at least two are needed" in found.sentence
+
+
+def test_two_training_seeds_are_enough_to_decide():
+    # t = 6.3138 with 1 df, standard error 0.001
+    found = gate(study([0.001, 0.003]), 0.0084)
+    assert found.figure == pytest.approx(0.002 + 0.0063138, abs=1e-6)
+    assert found.passed is True
+    assert gate(study([0.001, 0.003]), 0.0083).passed is None
 
 
 def test_alpha_is_the_chance_to_pass_a_schedule_at_the_margin():

@@ -10,6 +10,7 @@ TRAINED_WITH = {
 INNER_STEPS = round(CONFIG.horizon_s / CONFIG.corridor.step_s)
 
 
+@functools.cache
 def data_of(seed):
     """The part of the corpus that is this seed's own, and how many parts there are."""
     seeds = CONFIG.seeds
@@ -17,10 +18,28 @@ def data_of(seed):
     return slot_of(int(seed), every)
 
 
+def spread(policy):
+    """How a policy's merges reach the islands that train on its schedule.
+
+    A throttled merge holds the islands for its window as a blocking one does, and trains alike. An
+    overlapped one merges the fragments that it merges when it is measured.
+    """
+    if style_of(policy) != "overlapped":
+        return {"fragments": 1, "delay_steps": 0}
+    return {
+        "fragments": -(-CONFIG.merge.parameters // CONFIG.merge.fragment_parameters),
+        "delay_steps": CONFIG.parity.delay_steps,
+    }
+
+
 def trainings(wildcards):
-    """Training runs on the schedules of the claims, of fixed_h and of matched-random ones."""
-    baselines = [name for name in MEASURED if POLICIES[name].policy == "fixed_h"]
-    alike = [(policy, 0) for policy in dict.fromkeys([*CONFIG.claims, *baselines])]
+    """Training runs on schedules of claims, fixed_h, other styles and matched random."""
+    beside = [
+        name
+        for name in MEASURED
+        if POLICIES[name].policy == "fixed_h" or style_of(name) != "blocking"
+    ]
+    alike = [(policy, 0) for policy in dict.fromkeys([*CONFIG.claims, *beside])]
     return [
         f"results/{RUN}/training/regime={regime}/seed={seed}/policy={policy}/draw={draw}/training_seed={training_seed}/part.parquet"
         for training_seed in CONFIG.parity.seeds
@@ -50,6 +69,7 @@ rule train_learners:
         "results/{run}/benchmarks/train_learners/seed={seed}.tsv"
     threads: CONFIG.learners.islands
     resources:
+        **training_needs(CONFIG.learners.islands, INNER_STEPS),
         machine=1,
     params:
         training=TRAINED_WITH,
@@ -60,7 +80,8 @@ rule train_learners:
         "../../scripts/train_learners.py"
 
 
-# Does a schedule train as well as others of its budget? The same data and the same steps for all.
+# Does a schedule train as well as others of its budget, and in every style as well as in others? The
+# same data and the same steps for all.
 rule train_on_schedule:
     input:
         schedule="results/{run}/schedule/regime={regime}/seed={seed}/policy={policy}/part.parquet",
@@ -76,6 +97,7 @@ rule train_on_schedule:
         training_seed=r"\d+",
     threads: CONFIG.parity.islands
     resources:
+        **training_needs(CONFIG.parity.islands, INNER_STEPS),
         machine=1,
     params:
         training={
@@ -84,6 +106,8 @@ rule train_on_schedule:
             "batch": CONFIG.parity.batch,
         },
         steps=INNER_STEPS,
+        style=lambda wildcards: style_of(wildcards.policy),
+        spread=lambda wildcards: spread(wildcards.policy),
         data=lambda wildcards: data_of(wildcards.training_seed),
         corridor=plain(CONFIG.corridor),
         merge_s=CONFIG.merge.merge_s,

@@ -18,7 +18,8 @@ from safesync.learners.data import Stream, windows
 from safesync.learners.inner import Inner
 from safesync.learners.model import Transformer
 from safesync.learners.settings import Plan
-from safesync.outer import Fragment, OuterMerge, RoundCost, broadcast_, gather, join
+from safesync.learners.turns import turns
+from safesync.outer import Fragment, OuterMerge, RoundCost, broadcast_, gather, join, split
 from safesync.tables.learners import LEARNERS
 from safesync.workload.streams import stream
 
@@ -29,11 +30,11 @@ def run(plan: Plan, rank: int) -> None:
     """Train one island from the last checkpoint, or the start, to the end of the plan.
 
     Rank 0 then writes the table LEARNERS of all islands to the plan's folder, with the facts
-    ``merge_steps``, ``heldout`` (step and loss at the start and after every merge),
-    ``final_heldout_loss`` (nats per token, of the merged model), ``parameters`` and
-    ``merge_costs`` (what each merge since the last start took and moved on rank 0). Rank 0 tells
-    its progress on standard output. Raises DeviceError, PeerLostError, NonFiniteError,
-    CheckpointError, TableError and ValueError.
+    ``merge_steps``, ``heldout`` (step and loss at the start and after every merge, when its last
+    update is applied), ``final_heldout_loss`` (nats per token, of the merged model),
+    ``parameters`` and ``merge_costs`` (what each round since the last start took and moved on rank
+    0: one per merge and fragment). Rank 0 tells its progress on standard output. Raises
+    DeviceError, PeerLostError, NonFiniteError, CheckpointError, TableError and ValueError.
     """
     device = join(
         "gloo" if plan.device == "cpu" else "nccl",
@@ -53,7 +54,15 @@ def run(plan: Plan, rank: int) -> None:
 
 
 class Island:
-    """A rank's model, data and optimizers; all ranks call the same methods in the same order."""
+    """A rank's model, data and optimizers; all ranks call the same methods in the same order.
+
+    With one fragment and no delay every merge is a blocking one: the island takes over the merged
+    parameters at once. Otherwise a fragment is reduced and stepped when its turn is taken, and the
+    island, which has trained on, takes it over ``delay_steps`` later as a difference: merged
+    values plus what the island learned since. It is the schedule of Streaming DiLoCo (arXiv
+    2501.18512), which mixes merged and own values instead; the difference loses no inner step, so
+    that one island with an outer learning rate of 1 and no momentum still trains as if alone.
+    """
 
     def __init__(self, plan: Plan, rank: int, device: torch.device) -> None:
         # the order of additions is part of a run; CUDA has no such order for all of its kernels
@@ -80,26 +89,33 @@ class Island:
         )
         size = self.inner.flat.numel()
         self._whole = Fragment(0, size)
+        self._fragments = split(size, -(-size // plan.fragments))
+        self._turns = turns(plan.closed_merges, len(self._fragments), plan.delay_steps)
+        last_turns = self._turns[len(self._fragments) - 1 :: len(self._fragments)]
+        self._complete = {0, *(turn.applied for turn in last_turns), plan.steps}
+        stops = {plan.steps, *(step for turn in self._turns for step in (turn.taken, turn.applied))}
+        self._stops = sorted(stops - {None})
         self.outer = OuterMerge(
             self.inner.flat.detach().clone(),
-            largest_fragment=size,
+            largest_fragment=self._fragments[0].size,
             checkpoint_dir=self._folder,
             lr=plan.outer_lr,
             momentum=plan.outer_momentum,
         )
+        self.inner.flat.data.copy_(self.outer.outer)
+        self._pending: dict[int, torch.Tensor] = {}
         self._loss: list[float] = []
         self._step_s: list[float] = []
         self._heldout: list[tuple[int, float]] = []
         self._costs: list[RoundCost] = []
         self._resume()
-        self.inner.flat.data.copy_(self.outer.outer)
 
     def next_merge(self) -> int | None:
-        """Return the inner step of the next merge, as rank 0 decides it; None after the last."""
-        if self._rank == 0:
-            loss = self.inner.evaluate(self._heldout_windows.to(self._device))
-            self._heldout.append((self.inner.step, loss))
-        later = [step for step in self._plan.closed_merges if step > self.inner.step]
+        """Return the inner step at which a merge goes on, as rank 0 decides it; None at the end."""
+        step = self.inner.step
+        if self._rank == 0 and step in self._complete:
+            self._heldout.append((step, self._merged_loss()))
+        later = [stop for stop in self._stops if stop > step]
         decided = torch.tensor([later[0] if later else 0], device=self._device)
         broadcast_(decided, "rank 0's choice of the next merge")
         return decided.item() or None
@@ -115,20 +131,58 @@ class Island:
             self._tell()
 
     def merge(self) -> None:
-        """Merge with all others; the checkpoint of the merge is whole when this returns.
+        """Apply the updates that are due, then merge with all others the fragments that are.
 
-        After the plan's last step it is the mean of all islands that is taken, at an outer
-        learning rate of 1 and without momentum: a step of momentum would carry the model past
-        what was learned, the further the fewer merges follow, and none does.
+        The checkpoint of the merge is whole when this returns. After the plan's last step it is
+        the mean of all islands that is taken, at an outer learning rate of 1 and without momentum:
+        a step of momentum would carry the model past what was learned, the further the fewer
+        merges follow, and none does.
         """
+        for number in sorted(self._pending):
+            if self._turns[number].applied == self.inner.step:
+                self._own(number).add_(self._pending.pop(number))
         if self.inner.step == self._plan.steps:
             self._close()
-            return
-        done = self.outer.rounds
-        write_island(self._folder, self._rank, self._state(done + 1))
-        self._costs.append(self.outer.round(self._whole, self.inner.flat.data))
-        # rank 0 took part in this reduce, so the outer state of the last merge is on disk
-        remove_island(self._folder, self._rank, done - 1)
+        else:
+            self._take_turns()
+
+    def _take_turns(self) -> None:
+        """Merge every fragment whose turn is at this inner step and was not yet taken."""
+        while (number := self.outer.rounds) < len(self._turns):
+            if self._turns[number].taken != self.inner.step:
+                return
+            write_island(self._folder, self._rank, self._state(number + 1))
+            fragment = self._fragment(number)
+            values = self.outer.inner_buffer(fragment)
+            values.copy_(self._own(number))
+            self._costs.append(self.outer.round(fragment, values))
+            self._receive(number)
+            # rank 0 took part in this reduce, so the outer state of the last round is on disk
+            remove_island(self._folder, self._rank, number - 1)
+
+    def _receive(self, number: int) -> None:
+        """Take over what was merged in turn ``number``, or keep it until it is to be applied."""
+        turn = self._turns[number]
+        own, merged = self._own(number), self.outer.outer[self._fragment(number).range]
+        if turn.applied == turn.taken:
+            own.copy_(merged)
+        elif turn.applied is not None:
+            self._pending[number] = merged - own
+
+    def _fragment(self, number: int) -> Fragment:
+        return self._fragments[self._turns[number].fragment]
+
+    def _own(self, number: int) -> torch.Tensor:
+        """Return this island's values of the fragment of turn ``number``, not a copy."""
+        return self.inner.flat.data[self._fragment(number).range]
+
+    def _merged_loss(self) -> float:
+        """Return the loss of the outer parameters on held-out data, nats per token."""
+        own = self.inner.flat.detach().clone()
+        self.inner.flat.data.copy_(self.outer.outer)
+        loss = self.inner.evaluate(self._heldout_windows.to(self._device))
+        self.inner.flat.data.copy_(own)
+        return loss
 
     def _close(self) -> None:
         folder = self._folder / "closing"
@@ -169,8 +223,10 @@ class Island:
         return rows, facts
 
     def _resume(self) -> None:
-        """Take up the last checkpoint, on every rank, when rank 0 finds one."""
-        found = torch.tensor([bool(any(self._folder.glob("outer-*")))], dtype=torch.int64)
+        """Take up the last checkpoint, on every rank, when rank 0 finds a whole one."""
+        # before every fragment was merged once, the first parameters of some stand in no file
+        written = len([*self._folder.glob("outer-*")])
+        found = torch.tensor([written == len(self._fragments)], dtype=torch.int64)
         found = found.to(self._device)
         broadcast_(found, "rank 0's search for a checkpoint")
         if not found.item():
@@ -178,15 +234,22 @@ class Island:
         self.outer.restore()
         state = read_island(self._folder, self._rank, self.outer.rounds)
         self.inner.restore(state.step, state.moments)
+        self.inner.flat.data.copy_(state.inner)
+        self._pending = {turn: add.to(self._device) for turn, add in state.pending.items()}
+        self._receive(self.outer.rounds - 1)
         self._stream.restore(state.stream)
         torch.set_rng_state(state.rng)
         self._loss, self._step_s = state.loss.tolist(), state.step_s.tolist()
         self._heldout = [(int(step), loss) for step, loss in state.heldout.tolist()]
+        # the stopped run may not have come to all turns of this step
+        self._take_turns()
 
-    def _state(self, merges: int) -> IslandState:
+    def _state(self, rounds: int) -> IslandState:
         return IslandState(
-            merges=merges,
+            rounds=rounds,
             step=self.inner.step,
+            inner=self.inner.flat.detach(),
+            pending=self._pending,
             moments=self.inner.moments,
             stream=self._stream.state,
             rng=torch.get_rng_state(),

@@ -63,6 +63,12 @@ class Plan(Training):
     merges: tuple[int, ...] = Field(
         description="inner steps done at each merge, rising; one more closes the training"
     )
+    fragments: int = Field(
+        1, ge=1, description="parts of the model that a merge takes in turn, until the next begins"
+    )
+    delay_steps: int = Field(
+        0, ge=0, description="inner steps from a fragment's pseudo-gradient to its update"
+    )
     folder: Path = Field(description="existing folder of corpus, checkpoints and result")
 
     @property

@@ -36,16 +36,19 @@ def train(
     steps: int,
     merges: Iterable[int],
     decay_steps: int,
+    fragments: int = 1,
+    delay_steps: int = 0,
     say: Callable[[str], None],
 ) -> tuple[pd.DataFrame, dict]:
     """Train islands with merges after the inner steps ``merges``; return LEARNERS rows and facts.
 
     ``data``: the seed's slot of the corpus and the number of slots (``corpus.slot_of``). One more
     merge follows the last of ``steps``, so that every step counts in the merged model.
-    ``decay_steps``: the step at which the learning rate's cosine ends. ``folder`` is scratch: what
-    a stopped run of the same plan left there is taken up, and it is removed when the training is
-    done. ``say`` is told the progress. Facts: those of ``island.run``, the plan's values, and
-    ``corpus_sha256``.
+    ``decay_steps``: the step at which the learning rate's cosine ends. ``fragments`` and
+    ``delay_steps``: how an overlapped merge reaches the islands (``turns.turns``); the defaults
+    are a blocking one. ``folder`` is scratch: what a stopped run of the same plan left there is
+    taken up, and it is removed when the training is done. ``say`` is told the progress. Facts:
+    those of ``island.run``, the plan's values, and ``corpus_sha256``.
 
     Raises TrainingError, and ValueError for a plan that cannot be trained.
     """
@@ -57,6 +60,8 @@ def train(
         steps=steps,
         decay_steps=decay_steps,
         merges=tuple(merges),
+        fragments=fragments,
+        delay_steps=delay_steps,
         folder=folder,
     )
     corpus = standard_library()

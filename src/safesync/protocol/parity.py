@@ -22,7 +22,10 @@ from safesync.protocol.gates import Gate, Scope, count, not_available
 NAME = "training parity"
 _SLACK = 1e-12  # as in the other gates: a figure computed in floating point passes at its limit
 # what must not differ between runs that are compared
-_ALIKE = ("steps", "islands", "batch", "parameters", "slot", "slots", "corpus_sha256")
+_ALIKE = (
+    *("steps", "islands", "batch", "parameters", "slot", "slots", "corpus_sha256"),
+    *("fragments", "delay_steps"),
+)
 
 
 def training_parity(
@@ -84,7 +87,7 @@ def _difference(policy: str, runs: Sequence[Mapping]) -> float | None:
 def _gate(differences: np.ndarray, *, margin: float, alpha: float) -> Gate:
     """Return the gate of one difference per training seed, shape (seeds,), nats."""
     seeds, mean = len(differences), float(differences.mean())
-    said = f"Final held-out loss {mean:+.4f} nats against matched-random schedules of its budget"
+    said = f"Final held-out loss {mean:+z.4f} nats against matched-random schedules of its budget"
     if seeds < 2:
         return Gate(
             NAME,
@@ -98,7 +101,7 @@ def _gate(differences: np.ndarray, *, margin: float, alpha: float) -> Gate:
     low, high = mean - half, mean + half
     passed = True if high < margin - _SLACK else False if low >= margin - _SLACK else None
     said = (
-        f"{said}, at most {high:+.4f} ({1 - alpha:.0%}, {count(seeds, 'training seed')}), margin "
+        f"{said}, at most {high:+z.4f} ({1 - alpha:.0%}, {count(seeds, 'training seed')}), margin "
         f"{margin:g}"
     )
     return Gate(

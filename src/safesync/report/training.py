@@ -24,6 +24,11 @@ class TrainingRun:
         return judged_policy(self.facts["policy"])
 
     @property
+    def style(self) -> str:
+        """How its merges reached the islands; blocking where the facts don't say."""
+        return self.facts.get("style", "blocking")
+
+    @property
     def budget(self) -> int:
         """Merges of the schedule; one more closes the training."""
         return len(self.facts["merges"])
@@ -54,31 +59,33 @@ def in_order(runs: Sequence[TrainingRun], policies: Sequence[str]) -> list[Train
 def final_losses(runs: Sequence[TrainingRun], policies: Sequence[str]) -> dict:
     """Return the final held-out losses of one regime as a table, nats per token.
 
-    ``seeds``: the training seeds. ``rows``: per schedule its ``block``, ``policy``, ``draw``,
-    ``budget``, ``losses`` by training seed (None: no run), their ``mean``, and ``difference``: the
-    mean over training seeds of its loss less the mean of its block's draws of its budget, as in
-    the parity gate; None for a draw, and without a training seed that both have.
+    ``seeds``: the training seeds. ``rows``: per schedule its ``block``, ``policy``, ``style``,
+    ``draw``, ``budget``, ``losses`` by training seed (None: no run), their ``mean``, and
+    ``difference``: the mean over training seeds of its loss less the mean of its block's draws of
+    its budget, as in the parity gate; None for a draw and for another style than blocking, which
+    the draws have, and without a training seed that both have.
     """
     seeds = sorted({run.facts["training_seed"] for run in runs})
     schedules: dict[tuple, dict[int, float]] = {}
     drawn: dict[tuple, list[float]] = {}
     for run in in_order(runs, policies):
         block, seed = run.facts["seed"], run.facts["training_seed"]
-        key = (block, run.policy, run.facts["draw"], run.budget)
+        key = (block, run.policy, run.style, run.facts["draw"], run.budget)
         schedules.setdefault(key, {})[seed] = run.final_loss
         if run.policy == CONTROL:
             drawn.setdefault((block, run.budget, seed), []).append(run.final_loss)
     rows = []
-    for (block, policy, draw, budget), losses in schedules.items():
+    for (block, policy, style, draw, budget), losses in schedules.items():
         differences = [
             loss - _mean(drawn[block, budget, seed])
             for seed, loss in losses.items()
-            if policy != CONTROL and (block, budget, seed) in drawn
+            if policy != CONTROL and style == "blocking" and (block, budget, seed) in drawn
         ]
         rows.append(
             {
                 "block": block,
                 "policy": policy,
+                "style": style,
                 "draw": draw,
                 "budget": budget,
                 "losses": [losses.get(seed) for seed in seeds],
