@@ -64,6 +64,14 @@ def test_the_table_is_aligned_and_says_what_the_file_says(path, verdict):
         assert f"({result['tier']}): {result['sentence']}" in said
 
 
+def test_what_would_settle_a_case_stands_behind_its_sentence(tmp_path):
+    undecided = judge(study(-0.03, blocks=1, draws=3), {}, ["wa"], **RUN_FACTS)
+    write_document(tmp_path / "verdict.json", undecided)
+    said = " ".join(printed(tmp_path / "verdict.json").split())
+    (result,) = undecided["verdicts"]
+    assert f"{result['sentence']} {result['settle']['sentence']}" in said
+
+
 def test_colours_are_for_a_terminal_only(path):
     assert "\x1b" not in printed(path)
     assert "\x1b[1;34mEARNED" in printed(path, force_terminal=True, color_system="standard")

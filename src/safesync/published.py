@@ -87,7 +87,7 @@ def _value(finding: Finding) -> str:
 
 
 def _gain(gain: dict) -> str:
-    return f"{gain['points']:+.2f} ({gain['low_points']:+.2f} to {gain['high_points']:+.2f})"
+    return f"{gain['points']:+z.2f} ({gain['low_points']:+z.2f} to {gain['high_points']:+z.2f})"
 
 
 def _state(passed: bool | None) -> str:

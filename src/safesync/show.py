@@ -78,9 +78,12 @@ def show(document: VerdictDocument, console: Console) -> None:
         return
     console.print(table(document))
     for result in document.verdicts:
+        said = [result.sentence]
+        if result.settle is not None:
+            said.append(result.settle.sentence)
         console.print(
             Text(f"{result.policy} in {result.regime} ({result.tier}): ", style="bold").append(
-                Text(result.sentence, style="not bold")
+                Text(" ".join(said), style="not bold")
             )
         )
 

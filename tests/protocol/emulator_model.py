@@ -24,8 +24,6 @@ SETTINGS = {
     "model": "tiny",
 }
 TRUTH = EngineModel(
-    sidecar="machine-1",
-    regime="bursty",
     limits=Limits(max_num_seqs=16, max_model_len=256),
     step=StepTime(base_s=0.02, per_decode_s=0.002, per_prefill_token_s=0.0002),
     contention=(Contention(factor=2.0),),
@@ -68,8 +66,6 @@ def calibrated(**changes):
         [replay(rows)],
         [Probe(replay(probed, Windows.measured(windows)), windows)],
         TRUTH.limits,
-        sidecar="machine-1",
-        regime="bursty",
     )
     values = {
         "regime": "bursty",

@@ -1,10 +1,12 @@
 """Agreement of planted twins: errors, their interval, noise and what is left out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from safesync.protocol.agreement import Twin, agreement_rows, summary
+from safesync.protocol.agreement import Twin, agreement_rows, left_out, summary
 from safesync.tables.agreement import AGREEMENT
 
 THRESHOLD_S = 1.0
@@ -138,5 +140,31 @@ def test_the_prediction_is_that_of_all_lucks_together():
 
 def test_nothing_to_compare():
     rows, agreed = found([])
+    assert rows.empty
+    assert agreed is None
+
+
+def test_invalid_replays_are_left_out_and_counted():
+    kept = [twin("a", 10, 12), twin("b", 10, 14)]
+    bad = [twin("c", 10, 90), twin("none", 0, 50, policy="nosync")]
+    twins = [*kept, *(replace(one, valid=False) for one in bad)]
+    rows, agreed = found(twins)
+    pd.testing.assert_frame_equal(rows, found(kept)[0])
+    assert (agreed.replays, agreed.schedules) == (2, 2)
+    assert agreed.error_points == pytest.approx(3.0)
+    assert {figure.requests for figure in agreed.figures} == {200}
+    assert agreed.sentence.startswith(
+        "Against 2 real replays that calibration never saw (1 invalid left out), the emulator's "
+        "violation rate is off by +3.0 points"
+    )
+    assert left_out(twins) == (
+        "The agreement leaves out 2 of 4 real replays: measured outside the limits."
+    )
+
+
+def test_valid_replays_leave_nothing_to_say_and_invalid_ones_alone_nothing_to_compare():
+    good = twin("a", 10, 12)
+    assert left_out([good]) is left_out([]) is None
+    rows, agreed = found([replace(good, valid=False)])
     assert rows.empty
     assert agreed is None

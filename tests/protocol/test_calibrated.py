@@ -4,14 +4,16 @@ import json
 
 import pandas as pd
 import pytest
-from protocol.emulator_model import SETTINGS, arrivals, calibrated
+from protocol.emulator_model import SETTINGS, TRUTH, arrivals, calibrated, merges, replay
 
-from safesync.emulator import ModelError
+from safesync.emulator import Probe, calibrate
 from safesync.protocol.calibrated import (
+    ModelError,
     Uncalibrated,
     cache_limits,
     load_of,
     mean_rate,
+    one_sidecar,
     preemptions,
     read_calibrated,
 )
@@ -51,6 +53,25 @@ def test_another_sidecar_merge_model_or_regime_is_refused(path):
     )
     unknown = SETTINGS["sidecar"] | {"dtype": "float16"}
     assert "sidecar.dtype = None, the config says 'float16'" in refused(path, sidecar=unknown)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (None, ": a model without a version, expected version 2; calibrate again"),
+        (1, ": a model of version 1, expected version 2; calibrate again"),
+        (3, ": a model of version 3, expected version 2; calibrate again"),
+    ],
+)
+def test_another_version_or_none_is_refused(path, model, version, said):
+    document = model.model_dump(mode="json") | {"version": version}
+    if version is None:
+        del document["version"]
+    write_document(path, document)
+    assert refused(path) == said
+    reason = Uncalibrated(regime="bursty", why="too few requests.").model_dump(mode="json")
+    write_document(path, {**reason, "version": 1})
+    assert refused(path) == ": a model of version 1, expected version 2; calibrate again"
 
 
 def test_a_wrong_field_is_named(path, model):
@@ -113,3 +134,49 @@ def test_one_block_of_the_cache_is_the_servers_own_and_what_is_untold_is_left_op
     assert cache_limits({"blocks": 728, "block_size": 128}) == {"kv_blocks": 727, "block_size": 128}
     assert cache_limits({"blocks": None, "block_size": 16}) == {"block_size": 16}
     assert cache_limits({"blocks": None, "block_size": None}) == {}
+
+
+def test_captures_of_several_sidecars_are_refused():
+    assert one_sidecar(["a", "a"]) == "a"
+    with pytest.raises(ValueError) as error:
+        one_sidecar(["b", "a", "b"])
+    assert str(error.value) == (
+        "the calibration captures carry 2 fingerprints of machine and software (a, b); expected "
+        "one, for a model is that of one sidecar."
+    )
+
+
+@pytest.mark.parametrize(
+    ("requests", "windows", "said"),
+    [
+        (
+            29,
+            (6.0, 20.0, 33.0, 48.0),
+            "the nosync captures hold 29 successful requests, too few to fit a step-time model; "
+            "expected at least 30.",
+        ),
+        (
+            180,
+            (),
+            "a probe capture holds no merge; expected probes with at least one merge each to fit "
+            "contention.",
+        ),
+        (
+            180,
+            (70.0,),
+            "the probes' merges met 0 engine steps that can be timed, too few to fit contention; "
+            "expected at least 20.",
+        ),
+    ],
+)
+def test_captures_that_show_too_little_give_a_sentence_in_place_of_a_model(
+    tmp_path, requests, windows, said
+):
+    rows = arrivals()
+    probe = Probe(replay(rows), merges(*windows))
+    with pytest.raises(ValueError) as error:
+        calibrate([replay(rows).head(requests)], [probe], TRUTH.limits)
+    path = tmp_path / "model.json"
+    why = Uncalibrated(regime="bursty", why=str(error.value))
+    write_document(path, why.model_dump(mode="json"))
+    assert read_calibrated(str(path), regime="bursty", settings=SETTINGS).why == said

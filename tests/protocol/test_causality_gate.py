@@ -27,6 +27,14 @@ def test_one_block_that_looked_ahead_refuses():
     assert gate.sentence == "bursty, seed 2: wa: the decision at 3 s changed (merge)."
 
 
+def test_the_figure_is_the_number_of_blocks_that_failed():
+    for failures in range(3):
+        audits = [audit(seed >= failures, seed) for seed in range(3)]
+        _, gate = causality({"policy": "wa", "blocks": audits})
+        assert (gate.figure, gate.limit, gate.passed) == (failures, 0, failures == 0)
+        assert gate.applies
+
+
 def test_an_oracle_has_nothing_to_hide():
     _, gate = causality({"policy": "wa_offline", "blocks": []})
     assert gate.passed is None

@@ -6,9 +6,16 @@ import pytest
 from protocol.emulator_model import CORRIDOR, TRUTH, arrivals, calibrated, merges, replay
 
 from safesync.emulator import Windows
+from safesync.policies.controls import matched_random
 from safesync.policies.observe import observe_block
 from safesync.protocol import emulated
-from safesync.protocol.emulated import emulated_capture, emulated_rows, merge_windows, placements
+from safesync.protocol.emulated import (
+    emulated_capture,
+    emulated_rows,
+    merge_windows,
+    placements,
+    shared_placements,
+)
 from safesync.protocol.scores import score
 from safesync.tables.scores import SCORES
 
@@ -33,10 +40,16 @@ def trace():
     return arrivals()
 
 
+def block(draws, starts_s=STARTS_S):
+    """Return every schedule of a block with one policy."""
+    shared = shared_placements(CORRIDOR, draws, "bursty", 1)
+    return [*shared, *placements("wa", starts_s, CORRIDOR, draws, "bursty", 1)]
+
+
 def rows_of(trace, model, metric="e2e", threshold_s=1.2, draws=30, starts_s=STARTS_S):
     capture, _ = emulated_capture(trace, model, 60.0)
     return emulated_rows(
-        placements("wa", starts_s, CORRIDOR, draws, "bursty", 1),
+        block(draws, starts_s),
         trace,
         capture,
         model,
@@ -92,18 +105,29 @@ def test_every_draw_is_a_replay_of_its_own(trace, model):
     assert rows["policy"].value_counts().to_dict() == {
         "nosync": 1,
         "wa": 1,
-        "matched_random": 30,
+        "matched_random": 5 * 30,
         "matched_spacing": 30,
     }
-    drawn = placements("wa", STARTS_S, CORRIDOR, 30, "bursty", 1)
-    for group in drawn[2:]:
-        mine = rows[rows["policy"] == group.policy].sort_values("draw")
+    for group in block(30)[1:]:
+        budget = group.gaps.shape[1]
+        mine = rows[(rows["policy"] == group.policy) & (rows["budget"] == budget)]
+        mine = mine.sort_values("draw")
         starts = CORRIDOR.starts(group.gaps)
-        for draw in (0, 7, 29):
+        for draw in {0, len(group.gaps) - 1}:
             expected = scored(trace, starts[draw], "e2e", 1.2)
             found = mine.iloc[draw]
             for name in ("violations", "overlap", "e2e_p95_s", "excess_rate"):
                 assert found[name] == pytest.approx(expected[name]), (group.policy, draw, name)
+
+
+def test_what_policies_share_depends_on_none_of_them():
+    shared = shared_placements(CORRIDOR, 5, "bursty", 1)
+    assert [group.policy for group in shared] == ["nosync", *["matched_random"] * 5]
+    assert [group.gaps.shape for group in shared] == [(1, 0), *((5, n) for n in range(3, 8))]
+    for group in shared[1:]:
+        measured = matched_random(CORRIDOR, group.gaps.shape[1], 2, "bursty", 1)
+        starts_s = CORRIDOR.starts(group.gaps)[:2]
+        assert starts_s.ravel().tolist() == measured["start_s"].tolist()
 
 
 def test_more_draws_change_no_earlier_one_and_chunks_nothing(trace, model, monkeypatch):

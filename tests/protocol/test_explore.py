@@ -2,7 +2,6 @@ import pandas as pd
 import pytest
 from protocol.planted import row, study
 
-from safesync.protocol.blocks import pool
 from safesync.protocol.explore import explored
 
 
@@ -41,34 +40,3 @@ def test_judge_seeds_are_refused():
         explored(tune().assign(role="judge"), ["wa"], [0, 1])
     with pytest.raises(ValueError, match=r"seeds\.tune is empty"):
         explored(tune(), ["wa"], [])
-
-
-def table(policy, violations=5, budget=4):
-    return pd.DataFrame(
-        [
-            row("nosync", 1, 0.0, budget=0, tier="emulator"),
-            row(policy, 1, 0.1, budget=budget, tier="emulator"),
-            *(
-                row("matched_random", 1, 0.1, budget=budget, draw=draw, violations=violations)
-                for draw in range(3)
-            ),
-            row("matched_spacing", 1, 0.1, budget=budget, control_of=policy),
-        ]
-    )
-
-
-def test_replays_that_policies_share_are_pooled_once():
-    pooled = pool([table("a"), table("b"), table("c", budget=5)])
-    assert pooled["policy"].value_counts().to_dict() == {
-        "nosync": 1,
-        "a": 1,
-        "b": 1,
-        "c": 1,
-        "matched_random": 6,
-        "matched_spacing": 3,
-    }
-
-
-def test_shared_replays_that_differ_are_refused():
-    with pytest.raises(ValueError, match="two emulated tables differ in the replay"):
-        pool([table("a"), table("b", violations=6)])

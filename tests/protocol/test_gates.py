@@ -94,8 +94,12 @@ def test_anchors_agree_up_to_the_noise(rate, passed):
 )
 def test_load_must_be_that_of_the_capture(change):
     assert gates.load_match(block()).passed is True
-    gate = gates.load_match(block(draw=change))
-    assert (gate.passed, gate.figure) == (False, 1)
+    for who in ("policy", "draw"):
+        gate = gates.load_match(block(**{who: change}))
+        assert (gate.passed, gate.figure, gate.limit) == (False, 1, 0)
+        assert gate.refuses
+    # a capture that differs from all is one that no replay carried
+    assert gates.load_match(block(nosync=change)).figure == 3
 
 
 def test_lost_requests_are_an_outcome_not_another_load():
@@ -134,6 +138,29 @@ def test_budget_outside_the_corridor_or_of_other_length_fails():
     assert budget(block()).passed is True
 
 
+def test_planned_merge_seconds_are_equal_but_for_rounding():
+    assert budget(block(draw={"planned_merge_seconds": 32 + 5e-7})).passed is True
+    assert budget(block(draw={"planned_merge_seconds": 32 + 2e-6})).passed is False
+    assert budget(block(draw={"planned_merge_seconds": 32 - 2e-6})).passed is False
+
+
+def test_a_control_that_never_merged_is_no_control_of_a_policy_that_did():
+    idle = {"merge_seconds": 0.0}
+    blocks = blocks_of(row("wa", 1, 0.1), row("matched_random", 1, 0.1, **idle))
+    gate = budget(blocks)
+    assert (gate.passed, gate.figure) == (False, None)
+    both = blocks_of(row("wa", 1, 0.1, **idle), row("matched_random", 1, 0.1, **idle))
+    assert (budget(both).passed, budget(both).figure) == (True, 0.0)
+
+
+def test_one_more_merge_than_the_control_is_another_budget_and_as_many_is_not():
+    for merges, passed in ((3, False), (4, True), (5, False)):
+        blocks = blocks_of(
+            row("wa", 1, 0.1, budget=merges), row("matched_random", 1, 0.1, budget=4)
+        )
+        assert budget(blocks).passed is passed
+
+
 def test_what_was_not_recorded_passes_no_gate():
     assert budget(block(draw={"merge_seconds": np.nan})).passed is None
     assert budget(block(policy={"merge_seconds": np.nan})).passed is None
@@ -153,6 +180,19 @@ def test_envelope_and_gain_at_their_limits():
     assert gates.envelope(0.0501, alpha=0.05).passed is False
     assert gates.minimum_gain(0.01, min_gain=0.01).passed is True
     assert gates.minimum_gain(0.0099, min_gain=0.01).passed is False
+
+
+def test_spacing_and_exact_budget_at_their_limits():
+    for p, passed in ((0.05, True), (0.0501, False)):
+        gate = gates.matched_spacing(p, 0.02, smallest_p=0.03, alpha=0.05)
+        assert (gate.passed, gate.figure, gate.limit, gate.refuses) == (passed, p, 0.05, False)
+    assert gates.exact_budget(3).passed is True
+
+
+@pytest.mark.parametrize("smallest_p", [0.05 / 3, 1 / 60])
+def test_a_level_that_rounds_is_still_attained(smallest_p):
+    assert gates.resolution(5, smallest_p, level=0.05 / 3, min_blocks=5).passed is True
+    assert gates.resolution(5, smallest_p * 1.001, level=0.05 / 3, min_blocks=5).passed is False
 
 
 def test_later_gates_are_open_and_spacing_belongs_to_computed_tiers():

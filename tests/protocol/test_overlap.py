@@ -190,6 +190,8 @@ def test_a_few_blocks_cannot_tell(bursty):
     settle = result["settle"]
     assert (settle["blocks"], settle["more_blocks"], settle["draws"]) == (5, 1, None)
     assert (settle["replays"], settle["wall_s"]) == (1, 150)
+    assert settle["likely"] == "EARNED"
+    assert ": 1 more capture, 2 min one after another." in settle["sentence"]
 
 
 def test_a_budget_without_placements_has_nothing_to_test(bursty):
@@ -214,8 +216,8 @@ def test_coarse_nulls_need_more_blocks(bursty):
     )
     (result,) = judged(coarse, ["blind"])["verdicts"]
     assert result["claim"]["smallest"] == pytest.approx(0.75**6)
-    assert result["settle"]["blocks"] == 11  # 0.75^11 is the first below 0.05
-    assert result["settle"]["smallest_p"] == pytest.approx(0.75**11)
+    assert result["settle"]["resolving_blocks"] == 11  # 0.75^11 is the first below 0.05
+    assert result["settle"]["resolving_p"] == pytest.approx(0.75**11)
 
 
 def test_holm_runs_over_the_claims_of_the_tier(bursty):

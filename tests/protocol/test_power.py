@@ -9,6 +9,7 @@ from statsmodels.stats.power import TTestPower
 
 from safesync.protocol.power import (
     Chances,
+    Design,
     Noise,
     chances,
     noise_of,
@@ -16,7 +17,7 @@ from safesync.protocol.power import (
 )
 from safesync.protocol.statistics import mean_interval, sign_flip_test
 
-RULES = {"alpha": 0.05, "family": 1, "min_gain": 0.01, "min_blocks": 5, "replay_s": 150.0}
+RULES = {"alpha": 0.05, "family": 1, "min_gain": 0.01, "min_blocks": 5}
 
 
 @pytest.mark.parametrize(("gain", "blocks"), [(0.01, 30), (0.004, 60), (0.0, 40)])
@@ -99,51 +100,81 @@ def test_noise_is_split_into_draws_and_policy():
 
 
 def test_noise_where_little_is_known():
-    assert noise_of([0.01], [[0.0, 0.02]]) == Noise(math.sqrt(2e-4), math.sqrt(2e-4))
-    assert noise_of([0.01], [[0.02]]) is None
-    assert noise_of([0.01], []) is None
+    assert noise_of([0.01], [[0.0, 0.02]]) is None
+    assert noise_of([], []) is None
     assert noise_of([0.01, 0.03], []) == Noise(pytest.approx(math.sqrt(2e-4)), 0.0)
+    assert noise_of([0.01, 0.03], [[0.2], [0.3]]) == Noise(pytest.approx(math.sqrt(2e-4)), 0.0)
     # differences that agree better than the draws' noise allows leave nothing to the policy
     assert noise_of([0.01, 0.01], [[0.0, 0.1], [0.0, 0.1]]).policy_sd == 0
 
 
+def test_no_spread_is_less_than_the_noise_from_run_to_run():
+    quiet = [[0.0, 0.002], [0.001, 0.001]]
+    assert noise_of([0.01, 0.01], quiet, 0.02) == Noise(pytest.approx(0.02), pytest.approx(0.02))
+    # one draw each: its run is in the differences, so only what is left is the policy's own
+    found = noise_of([0.0, 0.1], [[0.2], [0.3]], 0.02)
+    assert found.draw_sd == pytest.approx(0.02)
+    assert found.policy_sd == pytest.approx(math.sqrt(0.005 - 0.02**2))
+    loud = [[0.0, 0.2], [0.1, 0.3]]
+    assert noise_of([0.0, 0.9], loud, 0.02) == noise_of([0.0, 0.9], loud)
+
+
 def test_a_clear_gain_needs_the_blocks_of_the_resolution_and_no_more():
-    found = smallest_design(0.08, Noise(0.005, 0.005), blocks=1, draws=3, **RULES)
-    assert (found.blocks, found.draws) == (5, 3)
-    assert found.replays == 5 * 5 - 1 * 5
-    assert found.wall_s == found.replays * 150
-    claims = smallest_design(0.08, Noise(0.005, 0.005), blocks=1, draws=3, **RULES | {"family": 4})
+    have, noise = Design(1, 3), Noise(0.005, 0.005)
+    found, expected = smallest_design(0.08, noise, have, **RULES)
+    assert found == Design(5, 3)
+    assert (have.replays, found.replays) == (5, 25)
+    assert expected.earned > 0.99
+    claims, _ = smallest_design(0.08, noise, have, **RULES | {"family": 4})
     assert claims.blocks == 7  # 2^-7 is below 0.05 / 4, 2^-6 is not
 
 
 def test_no_gain_is_settled_as_a_tie():
-    found = smallest_design(0.0, Noise(0.005, 0.005), blocks=5, draws=3, **RULES)
-    assert found.chances.tied >= 0.8
-    assert found.chances.earned + found.chances.harmful < 0.01
+    _, expected = smallest_design(0.0, Noise(0.005, 0.005), Design(5, 3), **RULES)
+    assert expected.tied >= 0.8
+    assert expected.earned + expected.harmful < 0.01
+
+
+def test_what_has_not_settled_it_is_no_answer():
+    noise = Noise(0.001, 0.001)
+    assert chances(0.05, noise.of_difference(3), 6, level=0.05, min_gain=0.01).settled > 0.999
+    found, _ = smallest_design(0.05, noise, Design(6, 3), **RULES)
+    assert found == Design(7, 3)  # 5 more replays; a further draw in 6 blocks would be 6
+    found, _ = smallest_design(0.05, noise, Design(6, None), **RULES)
+    assert found == Design(7, None)
 
 
 def test_the_design_found_is_the_cheapest():
-    noise, have = Noise(0.006, 0.02), {"blocks": 3, "draws": 2}
-    found = smallest_design(0.02, noise, **have, **RULES)
-    assert found.chances.settled >= 0.8
-    for draws in range(2, 40):
+    noise, have = Noise(0.006, 0.02), Design(3, 2)
+    found, expected = smallest_design(0.02, noise, have, **RULES)
+    assert expected.settled >= 0.8
+    for draws in (2, 3, 4, 5, 7, 9, 14, 19, 29):
         for blocks in range(5, 60):
-            if blocks * (draws + 2) - 3 * 4 < found.replays and draws in (2, 3, 4, 5, 7, 9, 14):
+            if Design(blocks, draws).replays < found.replays:
                 worse = chances(0.02, noise.of_difference(draws), blocks, level=0.05, min_gain=0.01)
                 assert worse.settled < 0.8, (blocks, draws)
 
 
 def test_more_draws_are_bought_where_they_are_the_noise():
-    quiet_policy = smallest_design(0.02, Noise(0.002, 0.03), blocks=1, draws=1, **RULES)
-    quiet_draws = smallest_design(0.02, Noise(0.03, 0.002), blocks=1, draws=1, **RULES)
+    have = Design(1, 1)
+    quiet_policy, _ = smallest_design(0.02, Noise(0.002, 0.03), have, **RULES)
+    quiet_draws, _ = smallest_design(0.02, Noise(0.03, 0.002), have, **RULES)
     assert quiet_policy.draws > quiet_draws.draws
     assert quiet_draws.blocks > quiet_policy.blocks
 
 
 def test_the_exact_tier_costs_a_capture_per_block():
-    found = smallest_design(0.05, Noise(0.01, 0.0), blocks=2, draws=None, **RULES)
-    assert (found.blocks, found.draws, found.replays) == (5, None, 3)
+    have = Design(2, None)
+    found, _ = smallest_design(0.05, Noise(0.01, 0.0), have, **RULES)
+    assert found == Design(5, None)
+    assert found.replays - have.replays == 3
+
+
+def test_a_coarse_exact_null_needs_the_blocks_with_which_p_can_fall():
+    # a third of a draw: 0.75 per block, and 0.75^11 is the first below 0.05
+    found, _ = smallest_design(0.05, Noise(0.001, 0.0), Design(6, None), exact_draws=1 / 3, **RULES)
+    assert found == Design(11, None)
 
 
 def test_a_gain_at_the_margin_is_never_settled():
-    assert smallest_design(0.01, Noise(0.02, 0.02), blocks=5, draws=3, **RULES) is None
+    assert smallest_design(0.01, Noise(0.02, 0.02), Design(5, 3), **RULES) is None

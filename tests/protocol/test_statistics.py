@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safesync.protocol.statistics import (
-    blocks_to_narrow,
     blocks_to_resolve,
     holm,
     mean_interval,
+    pooled_sd,
     randomization_test,
     sign_flip_test,
+    smallest_p,
 )
 
 # published study, sync stage, steady regime, seeds 23, 29, 31, 37, 41
@@ -165,6 +166,7 @@ def test_interval_by_hand():
     assert interval.low == pytest.approx(0.02 - half)
     assert interval.high == pytest.approx(0.02 + half)
     assert mean_interval([0.01]).low is None
+    assert interval.note == "t over 3 blocks"
 
 
 def test_blocks_to_resolve():
@@ -174,11 +176,25 @@ def test_blocks_to_resolve():
     assert blocks_to_resolve(1, 2**-5) == 5
 
 
-def test_blocks_to_narrow():
-    values = [0.0, 0.02, 0.01, -0.01, 0.005]
-    blocks = blocks_to_narrow(values, 0.01, 0.90)
-    spread = np.std(values, ddof=1)
-    assert spread * 6.313752 / math.sqrt(2) > 0.01
-    assert blocks > 2
-    assert blocks_to_narrow([0.01], 0.01, 0.90) is None
-    assert blocks_to_narrow([0.0, 10.0], 0.01, 0.90) is None
+def test_an_interval_is_no_narrower_than_known_noise():
+    half = 2.919985580 * 0.02 / math.sqrt(3)
+    interval = mean_interval([0.01, 0.02, 0.03], 0.90, least_sd=0.02)
+    assert (interval.low, interval.high) == pytest.approx((0.02 - half, 0.02 + half))
+    assert interval.note == "t over 3 blocks, their spread raised to the noise from run to run"
+    assert mean_interval([0.01, 0.02, 0.03], 0.90, least_sd=0.0099) == mean_interval(
+        [0.01, 0.02, 0.03], 0.90
+    )
+
+
+def test_spread_is_pooled_by_degrees_of_freedom():
+    # squares 1 + 1 with 1 degree, 0.25 + 0.25 + 1 with 2 (mean 0.5); one alone tells nothing
+    groups = [[3.0, 5.0], [0.0, 0.0, 1.5], [9.0]]
+    assert pooled_sd(groups) == pytest.approx(math.sqrt((2 + 1.5) / 3))
+    assert pooled_sd([[1.0], []]) is None
+    assert pooled_sd([]) is None
+
+
+def test_smallest_p_by_hand():
+    assert smallest_p(3, 2) == 2**-2
+    assert smallest_p(0.5, 2) == 1.5**-2
+    assert smallest_p(math.inf, 5) == 2**-5

@@ -62,6 +62,45 @@ def test_a_small_sure_gain_is_tied_not_earned():
     assert result["verdict"] == "TIED"
 
 
+def exactly(difference, blocks=6):
+    """Return a study in which the policy is off each of its draws by ``difference``."""
+    rates = {"matched_random": 0.11, "wa": 0.11 + difference, "nosync": 0.0}
+    rows = [
+        row(policy, seed, rate, draw=draw, budget=0 if policy == "nosync" else 4)
+        for seed in range(blocks)
+        for policy, rate in rates.items()
+        for draw in range(9 if policy == "matched_random" else 1)
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("margin", [0.01, 0.02, 0.03])
+def test_a_gain_or_a_loss_exactly_at_the_margin_counts(margin):
+    """0.11 - 0.01 and 0.10 differ by a rounding error, which must not decide."""
+    rules = {"min_gain": margin}
+    for side, word in ((-margin, "EARNED"), (margin, "HARMFUL")):
+        at = verdict(exactly(side), rules=rules, given_gates=ALL_PASSED)
+        assert at["verdict"] == word
+        below = verdict(exactly(side * 0.999), rules=rules, given_gates=ALL_PASSED)
+        assert below["verdict"] == "TIED"
+
+
+def test_harm_needs_as_many_blocks_as_a_claim():
+    rules = {"alpha": 0.1}
+    assert verdict(exactly(0.05, blocks=5), rules=rules)["verdict"] == "HARMFUL"
+    few = verdict(exactly(0.05, blocks=4), rules=rules)
+    assert few["harm"]["p_holm"] == 2**-4
+    assert few["verdict"] == "INCONCLUSIVE"
+
+
+def test_tied_up_to_the_margin_from_both_sides():
+    scores = study(0.0, noise=0.004)
+    gain = verdict(scores)["gain"]
+    reach = max(abs(gain["low_points"]), abs(gain["high_points"])) / 100
+    for share, word in ((1 + 1e-6, "TIED"), (1 - 1e-6, "INCONCLUSIVE")):
+        assert verdict(scores, rules={"min_gain": reach * share})["verdict"] == word
+
+
 def test_fewer_merges_than_the_control_is_refused():
     result = verdict(study(-0.03, budget=3))
     assert result["verdict"] == "REFUSED"
@@ -130,8 +169,13 @@ def test_one_block_of_three_draws_cannot_tell():
     )
     assert result["gain"]["low_points"] is None
     settle = result["settle"]
-    assert (settle["blocks"], settle["more_blocks"], settle["replays"]) == (5, 4, 20)
-    assert settle["wall_s"] == 20 * 150
+    assert (settle["blocks"], settle["more_blocks"], settle["draws"]) == (5, 4, 3)
+    assert (settle["replays"], settle["wall_s"]) == (20, 20 * 150)
+    assert (settle["probability"], settle["assumed"]) == (None, None)
+    assert settle["sentence"] == (
+        "At least 5 blocks of 3 draws, so that p can fall low enough: 20 more replays, 50 min one "
+        "after another. One block shows no noise to plan with."
+    )
 
 
 def test_four_claims_need_seven_blocks():
@@ -152,11 +196,11 @@ def test_a_claim_without_replays_still_counts_in_the_family():
     assert missing["sentence"] == "No judged replay of this policy exists."
 
 
-def test_a_wide_interval_says_how_many_blocks_narrow_it():
+def test_a_wide_interval_is_inconclusive_and_says_what_would_settle_it():
     result = verdict(study(0.0, noise=0.05, seed=3))
     assert result["verdict"] == "INCONCLUSIVE"
-    assert result["settle"]["more_blocks"] > 0
-    assert "to narrow the interval" in result["settle"]["sentence"]
+    assert result["settle"]["resolving_blocks"] == 5
+    assert "differences scatter by" in result["settle"]["sentence"]
 
 
 def test_only_judge_rows_are_evidence():
@@ -302,7 +346,11 @@ def test_an_emulated_study_settles_without_a_measurement():
     result = emulated_verdict(emulated(-0.03, blocks=2), given_gates=ALL_PASSED)["verdicts"][0]
     assert result["verdict"] == "INCONCLUSIVE"
     assert (result["settle"]["replays"], result["settle"]["wall_s"]) == (0, 0)
-    assert "no measurement" in result["settle"]["sentence"]
+    assert result["settle"]["probability"] >= 0.8
+    sentence = result["settle"]["sentence"]
+    assert "more emulated seeds, no measurement." in sentence
+    assert sentence.endswith("a gain over its own gaps in other orders, not shown yet.")
+    assert "one after another" not in sentence
 
 
 def test_why_there_is_no_emulated_tier_stands_in_the_document():

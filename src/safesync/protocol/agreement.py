@@ -27,11 +27,13 @@ class Twin:
 
     ``identity``: the values of ``IDENTITY``; ``schedule`` is the same for repeats of one schedule.
     ``emulated``: one table per luck that the windows could have; together they are the prediction.
+    ``valid``: whether it was measured within its limits; one that was not is no evidence.
     """
 
     identity: dict
     measured: pd.DataFrame
     emulated: Sequence[pd.DataFrame]
+    valid: bool = True
 
     def pairs(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the measured rows once per emulated table, and those, numbered alike."""
@@ -47,10 +49,10 @@ def agreement_rows(twins: Sequence[Twin], metric: str, threshold_s: float) -> pd
 
     Violations count over all requests, a failure as one; latencies over those that succeeded in
     the measurement. A replay without a success has no latencies to compare, and says so by
-    ``lost``. ``metric``, ``threshold_s``: the objective.
+    ``lost``. Invalid ones have no rows. ``metric``, ``threshold_s``: the objective.
     """
     rows = []
-    for twin in twins:
+    for twin in _valid(twins):
         sides = _numbered([twin])
         rates = [float(violates(requests, metric, threshold_s).mean()) for requests in sides]
         found = [(RATE, *rates, rates[1] - rates[0], np.nan)]
@@ -81,7 +83,8 @@ def summary(rows: pd.DataFrame, twins: Sequence[Twin], level: float) -> doc.Agre
     ``rows``: those of ``agreement_rows`` of the same ``twins``. Repeats of one schedule are
     averaged first; their spread is the run-to-run noise (pooled standard deviation of one run), in
     which a schedule's error is read. Latencies are pooled over the requests of all replays with
-    merges. ``level``: of the interval of the mean error, over schedules.
+    merges; invalid ones are left out and counted. ``level``: of the interval of the mean error,
+    over schedules.
     """
     rates = rows[rows["figure"] == RATE]
     merging = rates[rates["policy"] != NOSYNC]
@@ -94,7 +97,8 @@ def summary(rows: pd.DataFrame, twins: Sequence[Twin], level: float) -> doc.Agre
     within = None
     if noise is not None:
         within = int((np.abs(errors) <= _NOISE_LIMIT * noise + 1e-12).sum())
-    figures = _pooled([twin for twin in twins if twin.identity["policy"] != NOSYNC])
+    with_merges = [twin for twin in twins if twin.identity["policy"] != NOSYNC]
+    figures = _pooled(_valid(with_merges))
     return doc.Agreement(
         replays=len(merging),
         schedules=len(errors),
@@ -108,8 +112,23 @@ def summary(rows: pd.DataFrame, twins: Sequence[Twin], level: float) -> doc.Agre
         repeated=int((schedules.size() > 1).sum()),
         within_noise=within,
         figures=figures,
-        sentence=_sentence(len(merging), interval, figures),
+        sentence=_sentence(len(merging), len(with_merges) - len(merging), interval, figures),
     )
+
+
+def left_out(twins: Sequence[Twin]) -> str | None:
+    """Return a sentence about the real replays that are invalid; None when there are none."""
+    invalid = len(twins) - len(_valid(twins))
+    if not invalid:
+        return None
+    return (
+        f"The agreement leaves out {invalid} of {count(len(twins), 'real replay')}: measured "
+        "outside the limits."
+    )
+
+
+def _valid(twins: Sequence[Twin]) -> list[Twin]:
+    return [twin for twin in twins if twin.valid]
 
 
 def _noise(rates: pd.DataFrame) -> float | None:
@@ -150,21 +169,22 @@ def _pooled(twins: Sequence[Twin]) -> list[doc.AgreementFigure]:
     ]
 
 
-def _sentence(replays: int, interval, figures: Sequence[doc.AgreementFigure]) -> str:
-    said = f"{100 * interval.mean:+.1f} points"
+def _sentence(replays: int, invalid: int, interval, figures: Sequence[doc.AgreementFigure]) -> str:
+    said = f"{100 * interval.mean:+z.1f} points"
     if interval.low is not None:
         said += (
-            f" ({interval.level:.0%} interval {100 * interval.low:+.1f} to "
-            f"{100 * interval.high:+.1f})"
+            f" ({interval.level:.0%} interval {100 * interval.low:+z.1f} to "
+            f"{100 * interval.high:+z.1f})"
         )
     latencies = [
-        f"{figure.figure.removesuffix('_s').replace('_', ' ')} by {figure.relative_error:+.0%}"
+        f"{figure.figure.removesuffix('_s').replace('_', ' ')} by {figure.relative_error:+z.0%}"
         for figure in figures
         if figure.figure in ("e2e_p95_s", "e2e_p99_s", "ttft_p95_s")
     ]
     return (
-        f"Against {count(replays, 'real replay')} that calibration never saw, the emulator's "
-        f"violation rate is off by {said} on average"
+        f"Against {count(replays, 'real replay')} that calibration never saw"
+        + (f" ({invalid} invalid left out)" if invalid else "")
+        + f", the emulator's violation rate is off by {said} on average"
         + (f", its pooled {', '.join(latencies)}" if latencies else "")
         + "."
     )

@@ -1,9 +1,8 @@
 """A block's share of the evidence on one policy: its row, its draws, its capture."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 NOSYNC = "nosync"
@@ -13,7 +12,6 @@ PROBE = "probe"
 NOT_POLICIES = (NOSYNC, PROBE, CONTROL, SPACING)
 
 _KEY = ["tier", "regime", "seed", "policy", "control_of", "budget", "draw"]
-_SHARED_KEY = ["regime", "seed", "policy", "budget", "draw"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,31 +73,6 @@ def check_unique(scores: pd.DataFrame) -> None:
     if len(twice):
         found = ", ".join(f"{name} {twice.iloc[0][name]}" for name in _KEY)
         raise ValueError(f"scores hold {len(twice)} replays twice, the first: {found}")
-
-
-def pool(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of several emulated SCORES tables, each replay once.
-
-    Policies of one budget share their draws, and all share the run without merges: each table
-    holds those again. ValueError when they differ: a table is then of another model or load.
-    """
-    pooled = []
-    seen = pd.Series(dtype=np.int64)
-    for rows in tables:
-        common = rows["policy"].isin([NOSYNC, CONTROL]).to_numpy()
-        replays = pd.MultiIndex.from_frame(rows.loc[common, _SHARED_KEY])
-        violations = pd.Series(rows.loc[common, "violations"].to_numpy(), index=replays)
-        known = replays.isin(seen.index) if len(seen) else np.zeros(len(replays), dtype=bool)
-        again = violations[known]
-        differs = again.to_numpy() != seen.reindex(again.index).to_numpy()
-        if differs.any():
-            found = dict(zip(_SHARED_KEY, again.index[differs][0], strict=True))
-            raise ValueError(f"two emulated tables differ in the replay {found}; remove them")
-        keep = ~common
-        keep[common] = ~known
-        pooled.append(rows[keep])
-        seen = pd.concat([seen, violations[~known]]) if len(seen) else violations
-    return pd.concat(pooled, ignore_index=True)
 
 
 def collect(scores: pd.DataFrame, tier: str, regime: str, policy: str) -> Sequence[Block]:

@@ -1,7 +1,8 @@
 """model.json: a calibrated emulator, what it was fitted to, and what it may be used for.
 
 The identity is the settings that the captures were measured with: a model of another sidecar, merge
-or regime is refused. Where the captures do not suffice the document says why instead.
+or regime is refused, and so is a document of another version. Where the captures do not suffice the
+document says why instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,18 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from safesync.emulator import EngineModel, Fit, ModelError
+from safesync.emulator import EngineModel, Fit
 from safesync.tables import read_document
 
+MODEL_VERSION = 2
 _KEPT_BLOCKS = 1  # vLLM keeps one block of its cache back
 IDENTITY = ("sidecar", "merge", "model")
 # peaks of single traces scatter by chance, and costs are linear in the load
 _MARGIN = 1.25
+
+
+class ModelError(ValueError):
+    """A model file cannot be used; the message is one sentence."""
 
 
 class _Part(BaseModel):
@@ -54,6 +60,7 @@ class Load(_Part):
 class Calibrated(_Part):
     """A model that may be used."""
 
+    version: int = Field(MODEL_VERSION, description="Version of this document's meaning.")
     calibrated: Literal[True] = True
     regime: str = Field(description="Regime of the captures.")
     fingerprint: str = Field(description="Machine and software of the captures.")
@@ -68,9 +75,24 @@ class Calibrated(_Part):
 class Uncalibrated(_Part):
     """The reason why there is no model."""
 
+    version: int = Field(MODEL_VERSION, description="Version of this document's meaning.")
     calibrated: Literal[False] = False
     regime: str
     why: str = Field(min_length=1, description="One sentence.")
+
+
+def one_sidecar(fingerprints: Sequence[str]) -> str:
+    """Return the fingerprint that all captures of a calibration carry.
+
+    ValueError, one sentence: they carry several, and a model is that of one sidecar.
+    """
+    found = sorted(set(fingerprints))
+    if len(found) > 1:
+        raise ValueError(
+            f"the calibration captures carry {len(found)} fingerprints of machine and software "
+            f"({', '.join(found)}); expected one, for a model is that of one sidecar."
+        )
+    return found[0]
 
 
 def load_of(traces: Sequence[pd.DataFrame], window_s: float) -> Load:
@@ -123,10 +145,17 @@ def read_calibrated(
 ) -> Calibrated | Uncalibrated:
     """Return the document in ``path``, which must be of this regime and these settings.
 
-    ``settings``: the config sections of ``IDENTITY``. ModelError, one sentence: a field is wrong,
-    or the model is that of another regime, sidecar, merge or served model.
+    ``settings``: the config sections of ``IDENTITY``. ModelError, one sentence: the document has no
+    version or another one, a field is wrong, or the model is that of another regime, sidecar, merge
+    or served model. TableError: the file cannot be read, or lacks a field that every version has.
     """
     document = read_document(path, ("calibrated", "regime"))
+    version = document.get("version")
+    if version != MODEL_VERSION:
+        told = "without a version" if version is None else f"of version {version}"
+        raise ModelError(
+            f"{path}: a model {told}, expected version {MODEL_VERSION}; calibrate again"
+        )
     kind = Calibrated if document["calibrated"] else Uncalibrated
     try:
         found = kind.model_validate(document)

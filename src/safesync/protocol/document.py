@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-VERSION = 3
+VERSION = 4
 
 Word = Literal["EARNED", "PROVISIONAL", "TIED", "INCONCLUSIVE", "HARMFUL", "REFUSED"]
 
@@ -43,6 +43,10 @@ class Gain(_Part):
     high_points: float | None
     level: float = Field(description="confidence of the interval")
     note: str = Field(description="how the interval was computed, or why there is none")
+    run_sd_points: float | None = Field(
+        description="SD of one replay from run to run, by repeats of one schedule; null without "
+        "repeats, and off the real tier"
+    )
     requests_per_sidecar_10min: float = Field(description="offered rate x 600 s x gain")
 
 
@@ -125,18 +129,43 @@ class Decomposition(_Part):
     placement_points: float
 
 
-class Settle(_Part):
-    """What would settle an INCONCLUSIVE, at the least."""
+class Assumed(_Part):
+    """What is taken as true to say what would settle a case: what was seen in it, in points."""
 
-    blocks: int = Field(description="judged blocks in all")
-    more_blocks: int
-    draws: int | None = Field(description="draws per block; null: the exact null needs none")
-    smallest_p: float = Field(description="smallest attainable p_claim with them")
-    replays: int = Field(
+    gain_points: float
+    policy_sd_points: float = Field(description="SD of the policy over blocks")
+    draw_sd_points: float = Field(
+        description="SD of one draw within its block; 0 where the null is exact, or where no block "
+        "has two draws: all is then laid to the policy"
+    )
+    difference_sd_points: float = Field(description="SD of a block's difference, at the draws here")
+
+
+class Settle(_Part):
+    """What would settle an INCONCLUSIVE: the cheapest design beyond the one that has not."""
+
+    resolving_blocks: int = Field(
+        description="fewest judged blocks with which p_claim can fall to alpha over the family, at "
+        "the draws here"
+    )
+    resolving_p: float = Field(description="smallest attainable p_claim with them")
+    blocks: int | None = Field(
+        description="judged blocks in all; null: no design that was tried settles it"
+    )
+    more_blocks: int | None
+    draws: int | None = Field(description="draws per block; null also where the null is exact")
+    smallest_p: float | None = Field(description="smallest attainable p_claim with that design")
+    probability: float | None = Field(
+        description="that it gives EARNED, HARMFUL or TIED; null: one block shows no noise, and "
+        "the design is the least that is needed"
+    )
+    likely: Word | None = Field(description="the most likely of the three")
+    assumed: Assumed | None = Field(description="null: one block shows no noise")
+    replays: int | None = Field(
         description="further replays: per new block the capture, policy and draws; on the overlap "
         "tier the capture alone; on the emulator tier none"
     )
-    wall_s: float = Field(description="their time at one measurement after another, seconds")
+    wall_s: float | None = Field(description="their time at one after another, seconds")
     sentence: str
 
 

@@ -44,23 +44,42 @@ class Placement:
 def placements(
     policy: str, starts_s: np.ndarray, corridor: Corridor, draws: int, regime: str, seed: int
 ) -> list[Placement]:
-    """Return a policy's schedule in a block, its two controls, and the run without merges.
+    """Return a policy's schedule in a block, and its own gaps in other orders.
 
-    ``starts_s``: merge starts, shape (merges,), seconds. ``draws``: of each control; they are the
-    draws that the real tier measures, and further ones.
+    ``starts_s``: merge starts, shape (merges,), seconds. ``draws``: of the other orders.
     """
     gaps = corridor.gaps_from_starts(np.asarray(starts_s, dtype=np.float64))
-    shape = (draws, len(gaps))
+    orders = matched_spacing(corridor, gaps, draws, regime, seed)
+    return [
+        Placement(policy, gaps[None, :]),
+        Placement(SPACING, _gaps(orders, corridor, draws, len(gaps)), policy),
+    ]
 
-    def drawn(rows: pd.DataFrame) -> np.ndarray:
-        return corridor.gaps_from_starts(rows["start_s"].to_numpy().reshape(shape))
 
+def shared_placements(corridor: Corridor, draws: int, regime: str, seed: int) -> list[Placement]:
+    """Return what all policies of a block share: no merges, and matched-random placements.
+
+    ``draws``: of every budget that the corridor takes, whether a policy makes so many merges or
+    not: what is drawn then depends on no policy. They are the draws that the real tier measures,
+    and further ones.
+    """
     return [
         Placement(NOSYNC, np.empty((1, 0), dtype=np.int64)),
-        Placement(policy, gaps[None, :]),
-        Placement(CONTROL, drawn(matched_random(corridor, len(gaps), draws, regime, seed))),
-        Placement(SPACING, drawn(matched_spacing(corridor, gaps, draws, regime, seed)), policy),
+        *(
+            Placement(
+                CONTROL,
+                _gaps(
+                    matched_random(corridor, budget, draws, regime, seed), corridor, draws, budget
+                ),
+            )
+            for budget in corridor.grid.budgets()
+        ),
     ]
+
+
+def _gaps(rows: pd.DataFrame, corridor: Corridor, draws: int, budget: int) -> np.ndarray:
+    """Return the gaps of SCHEDULE rows of so many draws, shape (draws, budget)."""
+    return corridor.gaps_from_starts(rows["start_s"].to_numpy().reshape(draws, budget))
 
 
 def merge_windows(

@@ -1,5 +1,6 @@
 """The evidence on one policy: its blocks, the tests on them, and the split of its effect."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from safesync.placement import Null
 from safesync.protocol import document as doc
-from safesync.protocol.blocks import Block, collect
+from safesync.protocol.blocks import NOT_POLICIES, Block, collect
 from safesync.protocol.gates import EMULATED_TIER, OVERLAP_TIER, REAL_TIER
 from safesync.protocol.overlap import OverlapBlock, collect_overlap
 from safesync.protocol.statistics import (
@@ -17,6 +18,7 @@ from safesync.protocol.statistics import (
     PValue,
     convolved_null_test,
     mean_interval,
+    pooled_sd,
     randomization_test,
     sign_flip_test,
 )
@@ -71,8 +73,9 @@ class Case:
 
     ``differences``: d_b per block (a rate; negative: better). ``better`` and ``worse``: blocked
     randomization test and sign-flip test of a gain and of a harm. ``spacing``: the same two of a
-    gain over the policy's own gaps in other orders, and ``spacing_gain`` its mean, a rate. Without
-    a block, or with a block that lacks draws, there are no differences, interval and tests.
+    gain over the policy's own gaps in other orders, and ``spacing_gain`` its mean, a rate.
+    ``run_sd``: what one replay scatters by from run to run, a rate (see ``run_noise``). Without a
+    block, or with a block that lacks draws, there are no differences, interval and tests.
     """
 
     tier: str
@@ -85,6 +88,7 @@ class Case:
     worse: tuple[PValue, PValue] | None
     spacing: tuple[PValue, PValue] | None = None
     spacing_gain: float | None = None
+    run_sd: float | None = None
 
     @property
     def gain(self) -> float | None:
@@ -97,6 +101,13 @@ class Case:
         if self.tier == OVERLAP_TIER:
             return None
         return min((len(block.draws) for block in self.blocks), default=0)
+
+    @property
+    def draw_rates(self) -> list[list[float]]:
+        """Rates of the draws, block by block; none at all where the null is exact."""
+        if self.tier == OVERLAP_TIER:
+            return []
+        return [block.draws["violation_rate"].tolist() for block in self.blocks]
 
 
 def pairs_of(judged: pd.DataFrame, overlap: pd.DataFrame) -> list[tuple[str, str]]:
@@ -119,7 +130,11 @@ def gather(study: Study, tier: str, regime: str, policy: str) -> Case:
         return Case(tier, regime, policy, blocks, [], None, None, None)
     differences = [block.difference for block in blocks]
     rules = study.rules
-    interval = mean_interval(differences, rules.interval_level)
+    run_sd = run_noise(study.judged, regime) if tier == REAL_TIER else None
+    # each difference is one run of the policy less the mean of one run of each draw
+    runs = 1 + float(np.mean([1 / len(block.draws) for block in blocks]))
+    least_sd = (run_sd or 0.0) * math.sqrt(runs)
+    interval = mean_interval(differences, rules.interval_level, least_sd)
     case = Case(
         tier,
         regime,
@@ -129,6 +144,7 @@ def gather(study: Study, tier: str, regime: str, policy: str) -> Case:
         interval,
         better=_tests(rules, blocks, "draws", "less"),
         worse=_tests(rules, blocks, "draws", "greater"),
+        run_sd=run_sd,
     )
     if any(block.spacing.empty for block in blocks):
         return case
@@ -138,6 +154,19 @@ def gather(study: Study, tier: str, regime: str, policy: str) -> Case:
         spacing=_tests(rules, blocks, "spacing", "less"),
         spacing_gain=float(np.mean(gains)),
     )
+
+
+def run_noise(judged: pd.DataFrame, regime: str) -> float | None:
+    """Return the SD of one real replay's violation rate from run to run; None without repeats.
+
+    ``judged``: SCORES rows of role judge. Further rows of a policy in a block are repeats of its
+    one schedule; the spread of the valid ones is pooled over the policies and blocks of the regime.
+    Runs without merges do not count: what merges do is the larger part of the noise.
+    """
+    mine = (judged["tier"] == REAL_TIER) & (judged["regime"] == regime)
+    mine &= judged["valid"].astype(bool) & ~judged["policy"].isin(NOT_POLICIES)
+    schedules = judged[mine].groupby(["seed", "policy"], observed=True)["violation_rate"]
+    return pooled_sd(rates.tolist() for _, rates in schedules)
 
 
 def _tests(rules: Rules, blocks: Sequence[Block], control: str, side: str) -> tuple[PValue, PValue]:

@@ -18,6 +18,13 @@ REAL_TIER = "vllm"
 OVERLAP_TIER = "overlap"
 EMULATED_TIER = "emulator"
 SPACING_TIERS = (OVERLAP_TIER, EMULATED_TIER)
+# what a replay must share with the capture of its block: column of SCORES, what is said otherwise
+LOAD = (
+    ("arrivals_sha256", "other arrivals"),
+    ("requests", "another number of requests"),
+    ("sent", "another number of requests sent"),
+    ("offered_prompt_tokens", "other prompt tokens sent"),
+)
 _SLACK = 1e-12  # a figure computed in floating point still passes at its limit
 
 
@@ -92,7 +99,7 @@ def matched_spacing(p_adjusted: float, gain: float, *, smallest_p: float, alpha:
         p_adjusted <= alpha + _SLACK,
         p_adjusted,
         alpha,
-        f"Gain over its own gaps in other orders {gain * 100:+.2f} points, p after Holm "
+        f"Gain over its own gaps in other orders {gain * 100:+z.2f} points, p after Holm "
         f"{p_adjusted:.3g} (smallest attainable {smallest_p:.3g}), limit {alpha:g}.",
         refuses=False,
     )
@@ -232,12 +239,7 @@ def load_match(blocks: Sequence[Block]) -> Gate:
         capture = block.nosync.iloc[0]
         rows = block.replays
         replays += len(rows)
-        for column, what in (
-            ("arrivals_sha256", "other arrivals"),
-            ("requests", "another number of requests"),
-            ("sent", "another number of requests sent"),
-            ("offered_prompt_tokens", "other prompt tokens sent"),
-        ):
+        for column, what in LOAD:
             other = rows[rows[column] != capture[column]]
             differing += [(_which(row), what) for _, row in other.iterrows()]
     count = len({replay for replay, _ in differing})
@@ -349,7 +351,7 @@ def minimum_gain(gain: float, *, min_gain: float) -> Gate:
         gain >= min_gain - _SLACK,
         gain,
         min_gain,
-        f"Gain {gain * 100:+.2f} points, at least {min_gain * 100:g} needed.",
+        f"Gain {gain * 100:+z.2f} points, at least {min_gain * 100:g} needed.",
         refuses=False,
     )
 

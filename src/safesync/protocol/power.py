@@ -11,8 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 from scipy import stats
+from scipy.special import ndtr
 
-from safesync.protocol.statistics import blocks_to_resolve
+from safesync.protocol.statistics import blocks_to_resolve, pooled_sd
 
 TARGET = 0.8
 MOST_BLOCKS = 200
@@ -51,37 +52,38 @@ class Chances:
 
 @dataclass(frozen=True)
 class Design:
-    """A study: judged blocks in all, draws per block (None: exact null), and what it adds.
-
-    ``replays``: measurements beyond those that are there; ``wall_s``: their time, one after
-    another, seconds.
-    """
+    """A study: judged blocks in all and draws per block (None: exact null)."""
 
     blocks: int
     draws: int | None
-    chances: Chances
-    replays: int
-    wall_s: float
+
+    @property
+    def replays(self) -> int:
+        """Return what it measures: per block the capture, the policy and its draws.
+
+        Where the null is exact, the capture alone.
+        """
+        return self.blocks * (1 if self.draws is None else self.draws + 2)
 
 
-def noise_of(differences: Sequence[float], draws: Sequence[Sequence[float]]) -> Noise | None:
-    """Return the spread seen in a case.
+def noise_of(
+    differences: Sequence[float], draws: Sequence[Sequence[float]], run_sd: float | None = None
+) -> Noise | None:
+    """Return the spread seen in a case; None below two blocks.
 
     ``differences`` (B,): policy minus mean of its draws; ``draws``: B sequences of K_b rates, or
-    none at all where the null is exact. The draws' variance is pooled within blocks; the policy's
-    is the variance of the differences less the share that the draws bring. With one block the
-    policy is taken to spread as its draws do. None when neither can be estimated.
+    none at all where the null is exact. The draws' variance is pooled within blocks (0 where no
+    block has two: all is then laid to the policy); the policy's is the variance of the differences
+    less the share that the draws bring. ``run_sd``: SD of one replay's rate from run to run, known
+    from repeats of one schedule; neither can be less.
     """
-    freedom = sum(len(block) - 1 for block in draws)
-    squares = sum(float(np.var(block)) * len(block) for block in draws)
-    draw_variance = squares / freedom if freedom > 0 else None
     if len(differences) < 2:
-        return None if draw_variance is None else Noise(*[math.sqrt(draw_variance)] * 2)
-    whole = float(np.var(differences, ddof=1))
-    if draw_variance is None:
-        return Noise(math.sqrt(whole), 0.0)
-    share = draw_variance * float(np.mean([1 / len(block) for block in draws]))
-    return Noise(math.sqrt(max(whole - share, 0.0)), math.sqrt(draw_variance))
+        return None
+    least = (run_sd or 0.0) ** 2
+    draw_variance = max((pooled_sd(draws) or 0.0) ** 2, least)
+    share = draw_variance * float(np.mean([1 / len(block) for block in draws])) if draws else 0.0
+    own_variance = float(np.var(differences, ddof=1)) - share
+    return Noise(math.sqrt(max(own_variance, least)), math.sqrt(draw_variance))
 
 
 def chances(
@@ -115,7 +117,7 @@ def chances(
     seen = shares * error
 
     def above(limit: np.ndarray, mean: float) -> np.ndarray:
-        return stats.norm.sf((limit - mean) / error)
+        return ndtr((mean - limit) / error)
 
     def significant(mean: float) -> float:
         patterns = math.floor(level * 2**blocks * (1 + 1e-9))
@@ -124,7 +126,7 @@ def chances(
         critical = np.maximum(min_gain, _t(1 - patterns / 2**blocks, blocks) * seen)
         chance = float(weights @ above(critical, mean))
         # the one pattern is that of all blocks on the same side
-        return min(chance, stats.norm.cdf(mean / sd) ** blocks) if patterns == 1 else chance
+        return min(chance, float(ndtr(mean / sd)) ** blocks) if patterns == 1 else chance
 
     room = min_gain - _t((1 + interval_level) / 2, blocks) * seen
     inside = np.where(room > 0, above(-room, gain) - above(room, gain), 0.0)
@@ -138,60 +140,53 @@ def chances(
 def smallest_design(
     gain: float,
     noise: Noise,
+    have: Design,
     *,
-    blocks: int,
-    draws: int | None,
     alpha: float,
     family: int,
     min_gain: float,
     min_blocks: int,
-    replay_s: float,
     interval_level: float = 0.90,
     target: float = TARGET,
-) -> Design | None:
-    """Return the design of least wall time that settles a case with probability ``target``.
+    exact_draws: float = math.inf,
+) -> tuple[Design, Chances] | None:
+    """Return the design that settles a case with probability ``target``, and its chances.
 
-    ``gain`` and ``noise`` are taken as true. ``blocks`` and ``draws``: what is there; a design
-    never has fewer. A new block costs the capture, the policy and its draws, a further draw one
-    replay in every block; on the overlap tier (``draws`` None) a block costs its capture alone.
-    None when no design of up to ``MOST_BLOCKS`` blocks does: a gain near the margin is neither
-    shown to be above it nor below.
+    ``gain`` and ``noise`` are taken as true. ``have``: what is there and has not settled it; a
+    design is larger, and the one of fewest further replays is returned. ``exact_draws``: what a
+    block of an exact null can do to p, as that many draws would. None when no design of up to
+    ``MOST_BLOCKS`` blocks settles it: a gain near the margin is neither shown to be above it nor
+    below.
     """
     level = alpha / family
     found = None
-    for more in _draws_from(draws):
-        finest = math.inf if more is None else more
-        needed = blocks_to_resolve(finest, level, min_blocks)
-        sd = noise.of_difference(more)
-        for count in range(max(blocks, min_blocks, 2), MOST_BLOCKS + 1):
-            replays = _replays(count, more) - _replays(blocks, draws)
-            if found is not None and replays >= found.replays:
+    for draws in _draws_from(have.draws):
+        needed = blocks_to_resolve(exact_draws if draws is None else draws, level, min_blocks)
+        sd = noise.of_difference(draws)
+        first = have.blocks + 1 if draws == have.draws else have.blocks
+        for blocks in range(max(first, min_blocks, 2), MOST_BLOCKS + 1):
+            design = Design(blocks, draws)
+            if found is not None and design.replays >= found[0].replays:
                 break
             expected = chances(
                 gain,
                 sd,
-                count,
+                blocks,
                 level=level,
                 min_gain=min_gain,
                 interval_level=interval_level,
-                resolved=count >= needed,
+                resolved=blocks >= needed,
             )
             if expected.settled >= target:
-                found = Design(count, more, expected, replays, replays * replay_s)
+                found = design, expected
                 break
     return found
 
 
 def _draws_from(draws: int | None) -> Iterator[int | None]:
-    if draws is None:
-        yield None
-        return
     yield draws
-    yield from (more for more in _DRAWS if more > draws)
-
-
-def _replays(blocks: int, draws: int | None) -> int:
-    return blocks * (1 if draws is None else draws + 2)
+    if draws is not None:
+        yield from (more for more in _DRAWS if more > draws)
 
 
 @lru_cache(maxsize=1024)

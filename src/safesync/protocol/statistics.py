@@ -10,7 +10,7 @@ combined with it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -166,45 +166,55 @@ def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
     return [float(p) for p in multipletests(tested + padding, method="holm")[1][: len(tested)]]
 
 
-def mean_interval(differences: Sequence[float], level: float = 0.90) -> Interval:
+def mean_interval(
+    differences: Sequence[float], level: float = 0.90, least_sd: float = 0.0
+) -> Interval:
     """Return the t interval of the mean over blocks, shape (B,) -> mean, low, high.
 
     Blocks are independent (own traces), their differences taken as near normal: with few blocks
-    the interval describes, and only TIED rests on it.
+    the interval describes, and only TIED rests on it. ``least_sd``: what one difference is known to
+    scatter by; a few of them can agree better than that by luck, and the interval does not.
     """
     values = np.asarray(differences, dtype=float)
     mean = float(values.mean())
     if values.size < 2:
         return Interval(mean, None, None, level, "one block: no spread over blocks, no interval")
-    error = float(values.std(ddof=1)) / math.sqrt(values.size)
+    seen = float(values.std(ddof=1))
+    note = f"t over {values.size} blocks"
+    if seen < least_sd:
+        note += ", their spread raised to the noise from run to run"
+    error = max(seen, least_sd) / math.sqrt(values.size)
     half = float(stats.t.ppf((1 + level) / 2, values.size - 1)) * error
-    return Interval(mean, mean - half, mean + half, level, f"t over {values.size} blocks")
+    return Interval(mean, mean - half, mean + half, level, note)
+
+
+def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
+    """Return the standard deviation within groups, pooled by degrees of freedom.
+
+    None when no group holds two values.
+    """
+    squares, freedom = 0.0, 0
+    for group in groups:
+        if len(group) > 1:
+            squares += float(np.var(group)) * len(group)
+            freedom += len(group) - 1
+    return math.sqrt(squares / freedom) if freedom else None
+
+
+def smallest_p(draws: float, blocks: int) -> float:
+    """Return the smallest p_claim that ``blocks`` of ``draws`` can give, (K + 1)^-B or 2^-B."""
+    return max((draws + 1.0) ** -blocks, 2.0**-blocks)
 
 
 def blocks_to_resolve(draws: float, level: float, at_least: int = 1) -> int:
-    """Return the fewest blocks B with (K + 1)^-B and 2^-B both at most ``level``, K = ``draws``.
+    """Return the fewest blocks, ``at_least`` or more, whose smallest p is at most ``level``.
 
-    ``draws`` > 0 and ``level`` > 0; never fewer than ``at_least``.
+    ``draws`` > 0 and ``level`` > 0.
     """
     blocks = max(at_least, 1)
-    while max((draws + 1.0) ** -blocks, 2.0**-blocks) > level:
+    while smallest_p(draws, blocks) > level:
         blocks += 1
     return blocks
-
-
-def blocks_to_narrow(differences: Sequence[float], half_width: float, level: float) -> int | None:
-    """Return the fewest blocks whose t interval is at most +-``half_width`` wide, at this spread.
-
-    None when the spread cannot be estimated (fewer than two blocks) or no 1000 blocks suffice.
-    """
-    values = np.asarray(differences, dtype=float)
-    if values.size < 2 or half_width <= 0:
-        return None
-    spread = float(values.std(ddof=1))
-    for blocks in range(2, 1001):
-        if stats.t.ppf((1 + level) / 2, blocks - 1) * spread / math.sqrt(blocks) <= half_width:
-            return blocks
-    return None
 
 
 def _contrasts(values: np.ndarray) -> np.ndarray:

@@ -21,16 +21,10 @@ from safesync.protocol.evidence import (
     requests_10min,
 )
 from safesync.protocol.overlap import check_unique_blocks
-from safesync.protocol.statistics import (
-    Interval,
-    PValue,
-    blocks_to_narrow,
-    blocks_to_resolve,
-    holm,
-)
+from safesync.protocol.settle import settle
+from safesync.protocol.statistics import Interval, PValue, holm
 from safesync.tables.overlap import OVERLAP
 
-_NO_FREEDOM = 0.01  # so little could a block lower p that some 300 would be needed
 _NAMES = ("tier", "regime", "policy", "control_of")
 _NAMED = 3  # a sentence names so many cases, above that it counts them
 
@@ -190,7 +184,7 @@ def _decide(
     open_gates = [gate.name for gate in gates if gate.applies and gate.passed is None]
     unmet = [gate for gate in gates if not gate.refuses and gate.passed is False]
     would_be = _word(study.rules, case, gates, harm)
-    verdict, settle = would_be, None
+    verdict, settled_by = would_be, None
     if failed:
         verdict = would_be = "REFUSED"
         sentence = f"gate '{failed[0].name}' failed. {failed[0].sentence}"
@@ -210,8 +204,9 @@ def _decide(
         sentence = f"a spacing gain, not awareness: {_points(case.interval)}. {unmet[0].sentence}"
     else:
         resolved = any(gate.name == "resolution" and gate.passed for gate in gates)
-        settle = _settle(study, case, family, resolved)
-        sentence = _undecided(study, case, claim, resolved, settle)
+        aware = all(gate.name != "matched spacing" for gate in unmet)
+        settled_by = settle(study, case, family, aware=aware)
+        sentence = _undecided(study, case, claim, resolved, settled_by)
     return _result(
         study,
         case,
@@ -224,7 +219,7 @@ def _decide(
         claim=claim,
         harm=harm,
         spacing=spacing and doc.Spacing(points=100 * case.spacing_gain, test=spacing),
-        settle=settle,
+        settle=settled_by,
     )
 
 
@@ -303,7 +298,9 @@ def _word(rules: Rules, case: Case, gates: Sequence[g.Gate], harm: doc.Claim | N
     if case.interval is None:
         return "INCONCLUSIVE"
     enough = len(case.blocks) >= rules.min_blocks
-    if enough and harm.p_holm <= rules.alpha and -case.gain >= rules.min_gain:
+    sure = g.envelope(harm.p_holm, alpha=rules.alpha)
+    large = g.minimum_gain(-case.gain, min_gain=rules.min_gain)
+    if enough and sure.passed and large.passed:
         return "HARMFUL"
     evidence = [gate for gate in gates if not gate.refuses]
     if all(gate.passed is not False for gate in evidence):
@@ -316,12 +313,12 @@ def _word(rules: Rules, case: Case, gates: Sequence[g.Gate], harm: doc.Claim | N
 
 def _points(interval: Interval) -> str:
     """Return the gain in words: +1.23 points (90 % interval +0.50 to +1.90)."""
-    said = f"{-interval.mean * 100:+.2f} points"
+    said = f"{-interval.mean * 100:+z.2f} points"
     if interval.low is None:
         return f"a gain of {said}"
     return (
-        f"a gain of {said} ({interval.level:.0%} interval {-interval.high * 100:+.2f} to "
-        f"{-interval.low * 100:+.2f})"
+        f"a gain of {said} ({interval.level:.0%} interval {-interval.high * 100:+z.2f} to "
+        f"{-interval.low * 100:+z.2f})"
     )
 
 
@@ -342,7 +339,7 @@ def _control(case: Case) -> str:
 
 
 def _undecided(
-    study: Study, case: Case, claim: doc.Claim | None, resolved: bool, settle: doc.Settle | None
+    study: Study, case: Case, claim: doc.Claim | None, resolved: bool, settled_by: doc.Settle | None
 ) -> str:
     if not case.blocks:
         what = "schedule" if case.tier == g.OVERLAP_TIER else "replay"
@@ -352,12 +349,13 @@ def _undecided(
     rules = study.rules
     control = "exact null" if case.draws is None else g.count(case.draws, "draw")
     design = f"{g.count(len(case.blocks), 'block')}, {control}"
-    if settle is None:
+    if settled_by is None:
         return f"{design}: all placements of this budget meet as many requests, so none is better."
     if not resolved:
         return (
             f"{design}: smallest attainable p = {claim.smallest:.2g}, INCONCLUSIVE; "
-            f"{g.count(settle.blocks, 'block')} would allow {settle.smallest_p:.2g}."
+            f"{g.count(settled_by.resolving_blocks, 'block')} would allow "
+            f"{settled_by.resolving_p:.2g}."
         )
     if claim.p_holm <= rules.alpha:
         why = f"less than the {rules.min_gain * 100:g} points that a claim needs"
@@ -367,60 +365,6 @@ def _undecided(
         f"{design}: {_points(case.interval)}, p {claim.p_holm:.2g} after Holm (smallest attainable "
         f"{claim.smallest:.2g}), is {why}."
     )
-
-
-def _settle(study: Study, case: Case, family: int, resolved: bool) -> doc.Settle | None:
-    """Return the fewest blocks that could settle the case, at the draws it has.
-
-    While p cannot fall to alpha over the family: the blocks with which it can. After that: the
-    blocks with which the interval, at the spread seen, is as narrow as the margin. None without
-    evidence, or when the budget leaves no placement to test.
-    """
-    if case.interval is None:
-        return None
-    rules, draws = study.rules, case.draws
-    exact = draws is None
-    blocks = len(case.blocks)
-    # What one block can do to p, as that many draws would; the sign flip can do no more than one.
-    finest = min(1.0, case.better[0].smallest ** (-1 / blocks) - 1) if exact else draws
-    if finest < _NO_FREEDOM:
-        return None
-    if not resolved:
-        needed = blocks_to_resolve(finest, rules.alpha / family, rules.min_blocks)
-        blocks = max(blocks, needed)
-        purpose = "so that p can fall low enough"
-    else:
-        narrow = blocks_to_narrow(case.differences, rules.min_gain, rules.interval_level)
-        blocks = max(blocks, narrow or 0)
-        purpose = f"to narrow the interval to \u00b1{rules.min_gain * 100:g} points at this spread"
-    more = blocks - len(case.blocks)
-    each = 1 if exact else draws + 2  # the capture, the policy and its draws
-    replays = 0 if case.tier == g.EMULATED_TIER else more * each
-    wall_s = replays * study.replay_s
-    if more:
-        of = "" if exact else f" of {g.count(draws, 'draw')}"
-        cost = (
-            f"{g.count(replays, 'replay')}, {_duration(wall_s)} one after another"
-            if replays
-            else "emulated seeds, no measurement"
-        )
-        sentence = f"At least {g.count(blocks, 'block')}{of}, {purpose}: {more} more, {cost}."
-    else:
-        sentence = "The interval is narrow but touches the margin; more blocks would move it off."
-    return doc.Settle(
-        blocks=blocks,
-        more_blocks=more,
-        draws=draws,
-        smallest_p=max((finest + 1.0) ** -blocks, 2.0**-blocks),
-        replays=replays,
-        wall_s=wall_s,
-        sentence=sentence,
-    )
-
-
-def _duration(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
 def _describe(study: Study, case: Case) -> doc.PolicyResult:
@@ -455,6 +399,7 @@ def _result(study: Study, case: Case, *, sentence: str, **fields) -> doc.PolicyR
             high_points=None if low is None else -low * 100,
             level=case.interval.level,
             note=case.interval.note,
+            run_sd_points=None if case.run_sd is None else 100 * case.run_sd,
             requests_per_sidecar_10min=requests_10min(case, study.horizon_s),
         )
     return doc.PolicyResult(

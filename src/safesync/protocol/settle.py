@@ -1,0 +1,149 @@
+"""What would settle an inconclusive case: blocks, draws, and the time that they take here."""
+
+from safesync.protocol import document as doc
+from safesync.protocol.evidence import Case, Study
+from safesync.protocol.gates import EMULATED_TIER, OVERLAP_TIER, count
+from safesync.protocol.power import (
+    MOST_BLOCKS,
+    TARGET,
+    Chances,
+    Design,
+    Noise,
+    noise_of,
+    smallest_design,
+)
+from safesync.protocol.statistics import blocks_to_resolve, smallest_p
+
+_NO_FREEDOM = 0.01  # so little could a block lower p that some 300 would be needed
+_NO_DESIGN = ("blocks", "more_blocks", "draws", "smallest_p", "replays", "wall_s")
+
+
+def settle(study: Study, case: Case, family: int, *, aware: bool = True) -> doc.Settle | None:
+    """Return what would settle ``case``, one of ``family`` claims of its tier.
+
+    The gain and the noise seen in the case are taken as true: the design of fewest further replays
+    with which it is then EARNED, HARMFUL or TIED with probability ``power.TARGET``. One block shows
+    no noise over blocks; what is returned then is the least that is needed, the blocks with which p
+    can fall low enough. ``aware``: False while no gain over the policy's own gaps in other orders
+    is shown, which EARNED needs as well.
+
+    None without evidence, or when the budget leaves no placement to test.
+    """
+    if case.interval is None:
+        return None
+    finest = _finest(case)
+    if finest < _NO_FREEDOM:
+        return None
+    rules, have = study.rules, Design(len(case.blocks), case.draws)
+    resolving = blocks_to_resolve(finest, rules.alpha / family, rules.min_blocks)
+    facts = {"resolving_blocks": resolving, "resolving_p": smallest_p(finest, resolving)}
+    noise = noise_of(case.differences, case.draw_rates, case.run_sd)
+    if noise is None:
+        least = Design(max(resolving, have.blocks + 1), have.draws)
+        planned = _planned(study, case, have, least, finest)
+        return doc.Settle(
+            **facts,
+            **planned,
+            **dict.fromkeys(("probability", "likely", "assumed")),
+            sentence=f"At least {_design(least)}, so that p can fall low enough: "
+            f"{_cost(case.tier, planned)}. One block shows no noise to plan with.",
+        )
+    facts["assumed"] = _assumed(case, noise)
+    found = smallest_design(
+        case.gain,
+        noise,
+        have,
+        alpha=rules.alpha,
+        family=family,
+        min_gain=rules.min_gain,
+        min_blocks=rules.min_blocks,
+        interval_level=rules.interval_level,
+        exact_draws=finest,
+    )
+    if found is None:
+        return doc.Settle(
+            **facts,
+            **dict.fromkeys((*_NO_DESIGN, "probability", "likely")),
+            sentence=f"No design of up to {MOST_BLOCKS} blocks settles it with probability "
+            f"{TARGET:g} if {_if(case, noise, have)}: too near the margin of "
+            f"{100 * rules.min_gain:g} points.",
+        )
+    design, expected = found
+    planned = _planned(study, case, have, design, finest)
+    likely = _likely(expected)
+    sentence = (
+        f"{_design(design)} (there are {_design(have)}) settle it with probability "
+        f"{expected.settled:.2f}, most likely as {likely}, if {_if(case, noise, design)}: "
+        f"{_cost(case.tier, planned)}."
+    )
+    if likely == "EARNED" and not aware:
+        sentence += " EARNED also needs a gain over its own gaps in other orders, not shown yet."
+    return doc.Settle(
+        **facts, **planned, probability=expected.settled, likely=likely, sentence=sentence
+    )
+
+
+def _finest(case: Case) -> float:
+    """Return what one block can do to p, as that many draws would; the sign flip does as one."""
+    if case.draws is not None:
+        return case.draws
+    blocks = len(case.blocks)
+    return max(case.better[0].smallest, 2.0**-blocks) ** (-1 / blocks) - 1
+
+
+def _planned(study: Study, case: Case, have: Design, design: Design, finest: float) -> dict:
+    """Return the fields of Settle that describe ``design`` and what it adds to ``have``."""
+    # on the emulated tier nothing is measured, and a replay costs next to nothing
+    replays = 0 if case.tier == EMULATED_TIER else design.replays - have.replays
+    return {
+        "blocks": design.blocks,
+        "more_blocks": design.blocks - have.blocks,
+        "draws": design.draws,
+        "smallest_p": smallest_p(finest if design.draws is None else design.draws, design.blocks),
+        "replays": replays,
+        "wall_s": replays * study.replay_s,
+    }
+
+
+def _assumed(case: Case, noise: Noise) -> doc.Assumed:
+    return doc.Assumed(
+        gain_points=100 * case.gain,
+        policy_sd_points=100 * noise.policy_sd,
+        draw_sd_points=100 * noise.draw_sd,
+        difference_sd_points=100 * noise.of_difference(case.draws),
+    )
+
+
+def _likely(expected: Chances) -> doc.Word:
+    words = {"EARNED": expected.earned, "HARMFUL": expected.harmful, "TIED": expected.tied}
+    return max(words, key=words.get)
+
+
+def _design(design: Design) -> str:
+    blocks = count(design.blocks, "block")
+    return blocks if design.draws is None else f"{blocks} of {count(design.draws, 'draw')}"
+
+
+def _if(case: Case, noise: Noise, design: Design) -> str:
+    scatter = 100 * noise.of_difference(design.draws)
+    return (
+        f"the gain is {100 * case.gain:+z.2f} points and the blocks' differences scatter by "
+        f"{scatter:.2f}"
+    )
+
+
+def _cost(tier: str, planned: dict) -> str:
+    if tier == EMULATED_TIER:
+        more = planned["more_blocks"]
+        what = count(more, "more emulated seed") if more else "more emulated draws"
+        return f"{what}, no measurement"
+    what = "capture" if tier == OVERLAP_TIER else "replay"
+    return (
+        f"{count(planned['replays'], f'more {what}')}, {_duration(planned['wall_s'])} one after "
+        "another"
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
