@@ -1,19 +1,28 @@
 """How fast the emulator replays, and whether its cost is linear in the requests.
 
     python benchmarks/emulator.py [--largest 10000000] [--day 4000000] [--threads 2]
+                                   [--scored 100000000] [--folder DIR]
 
 Compilation excluded. For two sidecars, the default configuration's (vLLM on two CPU cores, bursts
 of 6 requests/s over 1, prompts of 64 and answers of 32 tokens; costs as fitted to it) and a
 GPU-like one (8 requests/s, answers of 128 tokens): many schedules of one short trace, on one core
 and on several, and single long replays up to the largest, one core. Then a day of traffic in parts,
-with the memory that it takes.
+with the memory that it takes. Last, a table of emulated requests is written, scored from its file
+by a process of its own, and removed; the exit status is 1 when its violations are not those counted
+while it was written, or a bar of 120 s per 10^8 rows or 4 GB is missed.
 """
 
 import argparse
+import multiprocessing
 import resource
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from safesync.emulator import (
     Contention,
@@ -26,9 +35,14 @@ from safesync.emulator import (
     simulate,
     simulate_stream,
 )
+from safesync.protocol.scores import score_table
+from safesync.tables.requests import REQUESTS
 
 MERGE_S = 8.0
 DAY_S = 86_400.0
+PART_ROWS = 2**20
+THRESHOLD_S = 1.0
+SCORING_S, SCORING_BYTES = 120e-8, 4e9  # per row, and of all
 SIDECARS = {
     "default": {
         "step": {"base_s": 0.0158, "per_decode_s": 0.00094, "per_prefill_token_s": 0.00054},
@@ -51,8 +65,6 @@ SIDECARS = {
 
 def model_of(sidecar):
     return EngineModel(
-        sidecar="benchmark",
-        regime="bursty",
         limits=Limits(**sidecar["limits"]),
         step=StepTime(**sidecar["step"]),
         contention=(Contention(**sidecar["contention"]),),
@@ -148,11 +160,64 @@ def day(sidecar, size):
     )
 
 
+def write_requests(path, sidecar, size):
+    """Write REQUESTS of one long replay, one in a thousand timed out; returns the violations."""
+
+    def parts():
+        first_s, left = 0.0, size
+        while left:
+            rows = min(left, PART_ROWS)
+            part = trace_of(sidecar, rows, first_s)
+            first_s, left = part.arrival_s[-1], left - rows
+            yield part
+
+    violations = 0
+    with pq.ParquetWriter(path, REQUESTS.schema, compression="zstd") as file:
+        for replay in simulate_stream(parts(), Windows.none(), model_of(sidecar)):
+            rows = replay.to_requests()
+            rows.loc[::1000, "status"] = "timeout"
+            late = rows["done_s"] - rows["arrival_s"] > THRESHOLD_S
+            violations += int((late | (rows["status"] != "ok")).sum())
+            file.write_table(pa.Table.from_pandas(rows, REQUESTS.schema, preserve_index=False))
+    return violations
+
+
+def scored(path):
+    """What the table says, the seconds that it took, and this process's peak memory, bytes."""
+    begin = time.perf_counter()
+    found = score_table(path, slo_metric="e2e", threshold_s=THRESHOLD_S)
+    seconds = time.perf_counter() - begin
+    # not getrusage: its peak outlives exec, and is that of the process that started this one
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return found, seconds, 1024 * int(status["VmHWM"].split()[0])
+
+
+def scoring(sidecar, size, folder):
+    """Score a table of `size` rows; whether it is right, fast and small enough."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        path = Path(place) / "requests.parquet"
+        begin = time.perf_counter()
+        violations = write_requests(path, sidecar, size)
+        written = time.perf_counter() - begin
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            found, seconds, peak = pool.apply(scored, (path,))
+        print(
+            f"\nscoring {found['requests']:,} rows of Parquet ({path.stat().st_size / 1e9:.2f} GB, "
+            f"written in {written:.0f} s): {seconds:.1f} s, peak memory {peak / 1e9:.2f} GB; "
+            f"{found['violations']:,} violations, e2e p99 of successes "
+            f"{found['e2e_p99_ok_s']:.4f} s (within {found['percentile_error']:.3%})"
+        )
+    right = (found["requests"], found["violations"]) == (size, violations)
+    return right and seconds <= SCORING_S * size and peak <= SCORING_BYTES
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--largest", type=int, default=10**6, help="most requests of one replay")
     parser.add_argument("--day", type=int, default=10**6, help="requests of the day")
     parser.add_argument("--threads", type=int, default=2, help="replays at once, beside one")
+    parser.add_argument("--scored", type=int, default=10**7, help="rows of the table to score")
+    parser.add_argument("--folder", help="where the table is written; default: the temporary one")
     chosen = parser.parse_args()
     sizes = [10**power for power in range(4, 9) if 10**power <= chosen.largest]
     begin = time.perf_counter()
@@ -167,7 +232,8 @@ def main():
         print(f"\n{name}: {quiet:g} to {busy:g} requests/s, {sidecar['output']} output tokens")
         draws(sidecar, 200, chosen.threads)
         growth(sidecar, sizes)
+    return 0 if scoring(SIDECARS["default"], chosen.scored, chosen.folder) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -25,8 +25,6 @@ from safesync.protocol.percentiles import percentile
 from safesync.workload.streams import stream
 
 MODEL = EngineModel(
-    sidecar="default run",
-    regime="steady",
     limits=Limits(max_num_seqs=64, max_model_len=1024),
     step=StepTime(base_s=0.0158, per_decode_s=0.00094, per_prefill_token_s=0.00054),
     contention=(Contention(factor=1.45),),

@@ -1,8 +1,11 @@
 """Real replays of a regime's judged blocks and the model -> how far the emulator is off."""
 
+import pandas as pd
+
 from safesync.emulator import Trace, simulate
 from safesync.job import job
-from safesync.protocol.agreement import Twin, agreement_rows, summary
+from safesync.protocol.agreement import Twin, agreement_rows, left_out, summary
+from safesync.protocol.blocks import CONTROL
 from safesync.protocol.calibrated import read_calibrated
 from safesync.protocol.emulated import merge_windows
 from safesync.protocol.evidence import Rules
@@ -11,6 +14,7 @@ from safesync.tables.agreement import AGREEMENT
 from safesync.tables.arrivals import ARRIVALS
 from safesync.tables.requests import REQUESTS
 from safesync.tables.schedule import SCHEDULE
+from safesync.tables.scores import SCORES
 
 params, found, wildcards = snakemake.params, snakemake.input, snakemake.wildcards
 LUCKS = 20
@@ -33,6 +37,8 @@ with job("agreement", snakemake.log[0]) as say:
         seed: Trace.from_rows(ARRIVALS.read(path))
         for seed, path in zip(params.seeds, found.arrivals, strict=True)
     }
+    scores = pd.concat([SCORES.read(path) for path in found.scores], ignore_index=True)
+    valid = scores.set_index(["seed", "policy", "budget", "draw"])["valid"].to_dict()
     replays = zip(
         params.replays,
         [*found.requests, *found.drawn_requests],
@@ -43,9 +49,10 @@ with job("agreement", snakemake.log[0]) as say:
     for (seed, path_policy, draw), requests, schedule_path in replays:
         if not model.calibrated or params.styles.get(path_policy, "blocking") != "blocking":
             continue
-        schedule = SCHEDULE.read(schedule_path)
+        schedule, decided = SCHEDULE.read_with_metadata(schedule_path)
         starts_s = schedule.loc[schedule["draw"] == draw, "start_s"].to_numpy()
         measured = REQUESTS.read(requests)
+        policy = CONTROL if decided["policy"] == CONTROL else path_policy
         twins.append(
             Twin(
                 identity={
@@ -63,13 +70,21 @@ with job("agreement", snakemake.log[0]) as say:
                     simulate(traces[seed], windows, model.model).to_requests()
                     for windows in possible(starts_s, (regime, seed, path_policy, draw))
                 ],
+                valid=valid[seed, policy, len(starts_s), draw],
             )
         )
     rows = agreement_rows(twins, threshold["metric"], threshold["threshold_s"])
     AGREEMENT.write(snakemake.output.agreement, rows)
     found_out = summary(rows, twins, Rules().interval_level)
     say("nothing to compare" if found_out is None else found_out.sentence)
+    warnings = list(filter(None, [left_out(twins)]))
+    for warning in warnings:
+        say(warning)
     write_document(
         snakemake.output.summary,
-        {"regime": regime, "agreement": found_out and found_out.model_dump(mode="json")},
+        {
+            "regime": regime,
+            "agreement": found_out and found_out.model_dump(mode="json"),
+            "warnings": warnings,
+        },
     )

@@ -9,6 +9,7 @@ from safesync.protocol.calibrated import (
     cache_limits,
     load_of,
     mean_rate,
+    one_sidecar,
     preemptions,
 )
 from safesync.protocol.provenance import check_settings
@@ -35,12 +36,11 @@ with job("calibrate", snakemake.log[0]) as say:
     try:
         if not nosync:
             raise ValueError("seeds.calibration is empty, so there is no capture to calibrate on.")
+        fingerprint = one_sidecar(fingerprints)
         fitted = calibrate(
             nosync,
             probes,
             Limits(**limits),
-            sidecar=fingerprints[0],
-            regime=regime,
             preemptions=preemptions([*telemetry, *probe_telemetry]),
         )
     except ValueError as error:
@@ -50,7 +50,7 @@ with job("calibrate", snakemake.log[0]) as say:
         captures = [*nosync, *(probe.requests for probe in probes)]
         document = Calibrated(
             regime=regime,
-            fingerprint=fingerprints[0],
+            fingerprint=fingerprint,
             settings={name: params.settings[name] for name in IDENTITY},
             model=fitted.model,
             fit=fitted.fit,

@@ -1,6 +1,9 @@
-"""A policy, all blocks and the calibrated models -> its emulated score rows and its controls'."""
+"""All blocks and the calibrated models -> emulated score rows of a policy, or of what all share.
 
-from itertools import cycle
+Without a policy these are the runs without merges and the matched-random draws of every budget.
+"""
+
+from itertools import chain, cycle
 
 import pandas as pd
 
@@ -11,7 +14,12 @@ from safesync.policies.observe import observe_block
 from safesync.policies.replay import decide_schedule
 from safesync.policies.schedule import first_draw
 from safesync.protocol.calibrated import read_calibrated
-from safesync.protocol.emulated import emulated_capture, emulated_rows, placements
+from safesync.protocol.emulated import (
+    emulated_capture,
+    emulated_rows,
+    placements,
+    shared_placements,
+)
 from safesync.tables import read_document
 from safesync.tables.arrivals import ARRIVALS
 from safesync.tables.learners import LEARNERS
@@ -21,6 +29,7 @@ from safesync.tables.scores import SCORES
 from safesync.tables.seeded_arrivals import SEEDED_ARRIVALS
 
 params, found, wildcards = snakemake.params, snakemake.input, snakemake.wildcards
+policy = wildcards.get("policy")
 
 
 def decided(capture, telemetry, learners, regime, seed):
@@ -28,9 +37,9 @@ def decided(capture, telemetry, learners, regime, seed):
     trace = observe_block(capture, telemetry, learners, **params.signals)
     rows = None
     for entry in params.policies:  # one whose budget is taken comes first
-        policy = find_policy(entry["policy"], entry["file"])
+        kind = find_policy(entry["policy"], entry["file"])
         rows, _ = decide_schedule(
-            policy(policy.Parameters(**entry["params"])),
+            kind(kind.Parameters(**entry["params"])),
             corridor,
             trace,
             regime=regime,
@@ -40,9 +49,31 @@ def decided(capture, telemetry, learners, regime, seed):
     return rows["start_s"].to_numpy()
 
 
-with job(f"emulate {wildcards.policy}", snakemake.log[0]) as say:
+def measured_blocks(regime):
+    """Yield (seed, capture's tier, arrivals, capture, merge starts) of the judged blocks."""
+    for place, (where, seed) in enumerate(params.measured):
+        if where != regime:
+            continue
+        starts_s = None
+        if policy:
+            starts_s = first_draw(SCHEDULE.read(found.schedules[place]))["start_s"].to_numpy()
+        arrivals = ARRIVALS.read(found.arrivals[place])
+        yield seed, "vllm", arrivals, REQUESTS.read(found.captures[place]), starts_s
+
+
+def further_blocks(regime, model, extra, seeds):
+    """Yield the same of seeds that nothing measures; merges are decided on their emulated runs."""
+    progress = cycle([LEARNERS.read(path) for path in found.learners] if policy else [None])
+    for seed in seeds:
+        arrivals = extra[extra["seed"] == seed].drop(columns="seed")
+        capture, telemetry = emulated_capture(arrivals, model, params.horizon_s)
+        learners = next(progress)
+        starts_s = decided(capture, telemetry, learners, regime, seed) if policy else None
+        yield seed, "emulator", arrivals, capture, starts_s
+
+
+with job(f"emulate {policy or 'controls'}", snakemake.log[0]) as say:
     corridor = Corridor(**params.corridor, merge_s=params.merge_s, horizon_s=params.horizon_s)
-    learners = [LEARNERS.read(path) for path in found.learners]
     tables, warnings = [], {}
     by_regime = zip(
         params.kinds.items(), found.models, found.thresholds, found.emulated_arrivals, strict=True
@@ -53,37 +84,18 @@ with job(f"emulate {wildcards.policy}", snakemake.log[0]) as say:
             why = model.why if not model.calibrated else f"its merges are {params.style}"
             say(f"{regime}: not emulated: {why}")
             continue
-        blocks = [
-            (
-                seed,
-                "vllm",
-                ARRIVALS.read(arrivals),
-                REQUESTS.read(capture),
-                first_draw(SCHEDULE.read(schedule))["start_s"].to_numpy(),
-            )
-            for (where, seed), arrivals, capture, schedule in zip(
-                params.measured,
-                found.get("arrivals", []),
-                found.get("captures", []),
-                found.get("schedules", []),
-                strict=True,
-            )
-            if where == regime
-        ]
+        threshold = read_document(threshold_path, ("metric", "threshold_s"))
         extra, facts = SEEDED_ARRIVALS.read_with_metadata(arrivals_path)
         warned = list(facts["missing"])
-        progress = cycle(learners)
-        for seed in facts["seeds"]:
-            arrivals = extra[extra["seed"] == seed].drop(columns="seed")
-            capture, telemetry = emulated_capture(arrivals, model, params.horizon_s)
-            starts_s = decided(capture, telemetry, next(progress), regime, seed)
-            blocks.append((seed, "emulator", arrivals, capture, starts_s))
-        threshold = read_document(threshold_path, ("metric", "threshold_s"))
+        blocks = chain(
+            measured_blocks(regime), further_blocks(regime, model, extra, facts["seeds"])
+        )
         for seed, captured_by, arrivals, capture, starts_s in blocks:
             warned += [f"seed {seed}: {said}" for said in model.load.outside(arrivals)]
+            block = (corridor, params.draws, regime, seed)
             tables.append(
                 emulated_rows(
-                    placements(wildcards.policy, starts_s, corridor, params.draws, regime, seed),
+                    placements(policy, starts_s, *block) if policy else shared_placements(*block),
                     arrivals,
                     capture,
                     model,

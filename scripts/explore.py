@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from safesync.job import job
-from safesync.protocol.blocks import pool
 from safesync.protocol.explore import explored
 from safesync.tables.atomic import replacing
 from safesync.tables.scores import SCORES
 
 params, found = snakemake.params, snakemake.input
 with job("explore", snakemake.log[0]) as say:
-    scores = pool(SCORES.read(path) for path in found.scores)
+    parts = [SCORES.read(path) for path in [found.controls, *found.scores]]
+    scores = pd.concat(parts, ignore_index=True)
     table = explored(scores, params.policies, params.seeds["tune"])
     if table.empty:
         raise ValueError(

@@ -3,7 +3,6 @@
 import pandas as pd
 
 from safesync.job import job
-from safesync.protocol.blocks import pool
 from safesync.protocol.causality import causality
 from safesync.protocol.parity import training_parity
 from safesync.protocol.transfer import transfer_gate
@@ -20,13 +19,14 @@ def emulated_regime(model_path, agreement_path, facts):
     """Return what the emulated tier of a regime rests on."""
     model = read_document(model_path, ("regime", "calibrated"))
     regime = model["regime"]
+    agreement = read_document(agreement_path, ("agreement", "warnings"))
     warnings = [warning for one in facts for warning in one["warnings"].get(regime, [])]
     return {
         "regime": regime,
         "calibrated": model["calibrated"],
         "why": model.get("why"),
-        "warnings": list(dict.fromkeys(warnings)),
-        "agreement": read_document(agreement_path, ("agreement",))["agreement"],
+        "warnings": list(dict.fromkeys([*warnings, *agreement["warnings"]])),
+        "agreement": agreement["agreement"],
     }
 
 
@@ -38,7 +38,7 @@ with job("judge", snakemake.log[0]) as say:
         pd.concat(
             [
                 *(SCORES.read(path) for path in found.scores),
-                pool(rows for rows, _ in emulated),
+                *(rows for rows, _ in emulated),
             ],
             ignore_index=True,
         ),

@@ -11,8 +11,6 @@ def make_model():
         bounds = {"max_num_seqs": 8, "max_num_batched_tokens": 100, "max_model_len": 1000}
         parts = {"base_s": 1.0, "per_decode_s": 0.25, "per_prefill_token_s": 0.125}
         return EngineModel(
-            sidecar="tiny-0001",
-            regime="bursty",
             limits=Limits(**(bounds | limits)),
             step=StepTime(**(parts | (step or {}))),
             contention=tuple(Contention(**phase) for phase in contention),

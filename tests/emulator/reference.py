@@ -35,6 +35,18 @@ def step_end(now, work, sequences, windows):
     raise AssertionError
 
 
+def seen_s(trace, windows, model):
+    """When the engine sees each request: later where it arrives inside, and in their order."""
+    last = float("-inf")
+    for arrival_s in trace.arrival_s.tolist():
+        ready_s = arrival_s + model.client_overhead_s
+        for start, end, phase in zip(windows.start_s, windows.end_s, windows.phase, strict=True):
+            if start <= arrival_s < end:
+                ready_s += model.contention[phase].overhead_s
+        last = max(last, ready_s)
+        yield last
+
+
 def reference(trace, windows, model):
     """Return ([token times of each request], steps, preemptions)."""
     limits, step = model.limits, model.step
@@ -43,10 +55,10 @@ def reference(trace, windows, model):
     free = limits.kv_blocks or 10**9
     size = limits.block_size
     future = deque(
-        (arrival + model.client_overhead_s, Sequence(at, prompt, output))
-        for at, (arrival, prompt, output) in enumerate(
+        (ready, Sequence(at, prompt, output))
+        for at, (ready, prompt, output) in enumerate(
             zip(
-                trace.arrival_s.tolist(),
+                seen_s(trace, windows, model),
                 trace.prompt_tokens.tolist(),
                 trace.output_tokens.tolist(),
                 strict=True,

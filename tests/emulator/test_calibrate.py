@@ -16,7 +16,6 @@ STEP = {
     "per_prefill_token_s": 0.0005,
     "per_context_token_s": 1e-6,
 }
-IDENTITY = {"sidecar": "tiny-0001", "regime": "bursty"}
 
 
 def bursty_trace(seed, horizon_s=300, busy_rps=5.0):
@@ -61,12 +60,11 @@ def truth(make_model):
 def test_all_parameters_are_recovered(truth):
     model = truth()
     nosync, probe = captures(model)
-    found = calibrate([nosync], [probe], model.limits, context=True, **IDENTITY)
+    found = calibrate([nosync], [probe], model.limits, context=True)
     for name, expected in STEP.items():
         assert getattr(found.model.step, name) == pytest.approx(expected, rel=2e-3), name
     assert found.model.contention[0].factor == pytest.approx(1.71, rel=2e-3)
     assert found.model.client_overhead_s == pytest.approx(0.012, abs=1e-4)
-    assert (found.model.sidecar, found.model.regime) == ("tiny-0001", "bursty")
     assert found.model.limits == model.limits
 
     fit = found.fit
@@ -81,7 +79,7 @@ def test_all_parameters_are_recovered(truth):
 def test_the_delay_of_each_step_is_told_from_the_factor(truth):
     model = truth(factor=1.3, delay_s=0.006)
     nosync, probe = captures(model)
-    found = calibrate([nosync], [probe], model.limits, context=True, **IDENTITY)
+    found = calibrate([nosync], [probe], model.limits, context=True)
     contention = found.model.contention[0]
     assert contention.delay_s == pytest.approx(0.006, rel=1e-2)
     assert contention.factor == pytest.approx(1.3, rel=1e-2)
@@ -92,7 +90,7 @@ def test_the_spread_of_windows_is_found_and_their_mean_kept(truth):
     stretch = (0.8, 1.25, 0.9, 1.1, 1.0, 1.0)
     model = truth(factor=1.5, delay_s=0.004)
     nosync, probe = captures(model, stretch=stretch)
-    found = calibrate([nosync], [probe], model.limits, context=True, **IDENTITY)
+    found = calibrate([nosync], [probe], model.limits, context=True)
     contention = found.model.contention[0]
     assert found.fit.contention_error == pytest.approx(contention.spread / 6**0.5)
     assert contention.spread == pytest.approx(np.log(stretch).std(ddof=1), rel=0.15)
@@ -102,10 +100,29 @@ def test_the_spread_of_windows_is_found_and_their_mean_kept(truth):
     )
 
 
+def test_the_overhead_inside_windows_is_recovered(truth):
+    model = truth(factor=1.3, overhead_s=0.03)
+    nosync, probe = captures(model)
+    found = calibrate([nosync], [probe], model.limits, context=True)
+    assert found.model.contention[0].overhead_s == pytest.approx(0.03, abs=2e-4)
+    assert found.model.client_overhead_s == pytest.approx(0.012, abs=1e-4)
+    assert abs(found.fit.probe[0].error("ttft", "p95").relative) < 5e-3
+
+
+def test_without_an_arrival_inside_a_window_there_is_no_overhead_of_its_own(truth):
+    model = truth()
+    nosync, probe = captures(model)
+    arrival_s = probe.requests["arrival_s"]
+    inside = Windows.measured(probe.merges).hold(arrival_s.to_numpy())
+    quiet = Probe(probe.requests.assign(status=np.where(inside, "error", "ok")), probe.merges)
+    found = calibrate([nosync], [quiet], model.limits, context=True)
+    assert found.model.contention[0].overhead_s == 0
+
+
 def test_what_is_held_out_is_predicted_by_the_others(truth):
     model = truth()
     nosync, probe = captures(model)
-    fit = calibrate([nosync], [probe], model.limits, context=True, **IDENTITY).fit
+    fit = calibrate([nosync], [probe], model.limits, context=True).fit
     assert fit.nosync_held_out.requests == len(nosync)
     met = sum(
         ((probe.requests["arrival_s"] < end_s) & (probe.requests["done_s"] > start_s)).sum()
@@ -121,7 +138,7 @@ def test_a_window_unlike_the_others_shows_only_where_it_is_held_out(truth):
     model = truth(factor=1.3)
     starts_s = (15.0, 45.0, 75.0, 124.0)
     nosync, probe = captures(model, starts_s=starts_s, stretch=(1.0, 1.0, 1.0, 2.0))
-    fit = calibrate([nosync], [probe], model.limits, context=True, **IDENTITY).fit
+    fit = calibrate([nosync], [probe], model.limits, context=True).fit
     in_sample = fit.probe[0].error("e2e", "p99").relative
     held_out = fit.probe_held_out.error("e2e", "p99").relative
     assert held_out < in_sample - 0.1 and held_out < -0.3
@@ -135,7 +152,7 @@ def test_a_drift_shows_only_where_a_half_is_held_out(truth):
     late = captures(other)[0]
     drifted = nosync.where(nosync["arrival_s"] < nosync["arrival_s"].median(), late)
     drifted = drifted.astype(nosync.dtypes)
-    fit = calibrate([drifted], [probe], model.limits, **IDENTITY).fit
+    fit = calibrate([drifted], [probe], model.limits).fit
     in_sample = fit.nosync[0].mean_absolute_e2e_s
     assert fit.nosync_held_out.mean_absolute_e2e_s > 1.5 * in_sample
 
@@ -143,27 +160,23 @@ def test_a_drift_shows_only_where_a_half_is_held_out(truth):
 def test_one_window_cannot_be_held_out(truth):
     model = truth()
     nosync, probe = captures(model, starts_s=(128.0,))
-    fit = calibrate([nosync], [probe], model.limits, **IDENTITY).fit
+    fit = calibrate([nosync], [probe], model.limits).fit
     assert fit.probe_held_out is None and fit.contention_error is None and fit.windows == 1
     assert fit.nosync_held_out is not None
 
 
-def test_a_batch_beyond_the_captures_is_told(truth):
+def test_the_largest_batch_of_the_captures_is_told(truth):
     model = truth()
     nosync, probe = captures(model)
-    fit = calibrate([nosync], [probe], model.limits, **IDENTITY).fit
+    fit = calibrate([nosync], [probe], model.limits).fit
     most = simulate(bursty_trace(1), Windows.measured(probe.merges), model).most_sequences
     assert fit.most_sequences == most
-    assert fit.beyond(most) is None
-    assert f"up to {most + 1} sequences at once, the captures at most {most}" in fit.beyond(
-        most + 1
-    )
 
 
 def test_growth_with_the_batch_is_recovered(truth):
     model = truth(per_sequence=0.08)
     nosync, probe = captures(model)
-    found = calibrate([nosync], [probe], model.limits, context=True, growth=True, **IDENTITY)
+    found = calibrate([nosync], [probe], model.limits, context=True, growth=True)
     assert found.model.contention[0].factor == pytest.approx(1.71, rel=5e-3)
     assert found.model.contention[0].per_sequence == pytest.approx(0.08, rel=2e-2)
 
@@ -171,9 +184,7 @@ def test_growth_with_the_batch_is_recovered(truth):
 def test_several_captures_are_fitted_together(truth):
     model = truth()
     pairs = [captures(model, seed) for seed in (1, 2)]
-    found = calibrate(
-        [nosync for nosync, _ in pairs], [probe for _, probe in pairs], model.limits, **IDENTITY
-    )
+    found = calibrate([nosync for nosync, _ in pairs], [probe for _, probe in pairs], model.limits)
     assert len(found.fit.nosync) == len(found.fit.probe) == 2
     assert found.fit.windows == 12
     assert found.model.contention[0].factor == pytest.approx(1.71, rel=1e-2)
@@ -191,7 +202,7 @@ def test_hiccups_of_the_machine_do_not_bend_the_costs(truth):
     trace = bursty_trace(1)
     rows = simulate(trace, Windows.planned(hangs, 0.2), frozen, chunks=True).to_requests()
     _, probe = captures(model)
-    found = calibrate([rows], [probe], model.limits, **IDENTITY)
+    found = calibrate([rows], [probe], model.limits)
     step, hiccups = found.model.step, found.fit.hiccups
     assert 0.02 < hiccups < 0.2
     assert step.per_prefill_token_s / (1 + hiccups) == pytest.approx(0.0005, rel=0.05)
@@ -218,7 +229,7 @@ def test_too_little_is_refused_in_one_sentence(truth):
 
     def refused(sentence, requests, *probes, **options):
         with pytest.raises(ValueError, match=sentence) as caught:
-            calibrate([requests], probes, model.limits, **IDENTITY, **options)
+            calibrate([requests], probes, model.limits, **options)
         assert "\n" not in str(caught.value)
 
     refused("hold 29 successful requests, too few", nosync.head(29), probe)
@@ -236,7 +247,7 @@ def test_batches_too_alike_are_refused(truth):
     apart = Trace.of(np.arange(0, 120, 2.0), np.full(60, 64), np.full(60, 16))
     lonely = simulate(apart, Windows.none(), model, chunks=True).to_requests()
     with pytest.raises(ValueError, match="too alike to tell the costs"):
-        calibrate([lonely], [probe], model.limits, **IDENTITY)
+        calibrate([lonely], [probe], model.limits)
     brief = simulate(
         Trace.of(apart.arrival_s, apart.prompt_tokens, np.full(60, 2)),
         Windows.none(),
@@ -244,7 +255,7 @@ def test_batches_too_alike_are_refused(truth):
         chunks=True,
     )
     with pytest.raises(ValueError, match=r"show 60 engine steps .* at least 100"):
-        calibrate([brief.to_requests()], [probe], model.limits, **IDENTITY)
+        calibrate([brief.to_requests()], [probe], model.limits)
 
 
 def test_agreement_counts_and_signs(truth):
@@ -275,5 +286,5 @@ def test_a_late_client_does_not_shift_the_contention(truth):
     model = truth()
     nosync, probe = captures(model)
     seen_late = Probe(late(probe.requests, 0.02), probe.merges)
-    found = calibrate([nosync], [seen_late], model.limits, **IDENTITY)
+    found = calibrate([nosync], [seen_late], model.limits)
     assert found.model.contention[0].factor == pytest.approx(1.71, rel=1e-2)

@@ -163,3 +163,17 @@ def test_a_window_over_everything_stretches_everything(make_model, factor):
     plain = simulate(trace, Windows.none(), model)
     slowed = simulate(trace, Windows.of([0], [1e6]), model)
     np.testing.assert_allclose(slowed.last_token_s, factor * plain.last_token_s, rtol=1e-12)
+
+
+def test_a_request_that_arrives_inside_a_window_is_seen_later(make_model):
+    # inside from its first instant on, but not at its last
+    model = make_model(overhead_s=0.25, contention=({"factor": 1.0, "overhead_s": 0.5},))
+    trace = Trace.of([5.0, 10.0, 20.0], [8, 8, 8], [1, 1, 1])
+    assert times(simulate(trace, Windows.of([5], [10]), model))[1] == [7.75, 12.25, 22.25]
+
+
+def test_requests_keep_their_order_where_a_window_ends(make_model):
+    # A comes at 0.75, seen at 1.25; B comes after the window, at 1, and is not seen before A
+    model = make_model(contention=({"factor": 1.0, "overhead_s": 0.5},))
+    trace = Trace.of([0.75, 1.0], [8, 8], [1, 1])
+    assert times(simulate(trace, Windows.of([0], [1]), model))[1] == [4.25, 4.25]

@@ -14,7 +14,7 @@ TOLERANCE_S = 1e-9
 PHASES = (
     {"phase": "reduce", "factor": 1.7},
     {"phase": "optimizer", "factor": 2.0, "per_sequence": 0.3},
-    {"phase": "checkpoint", "factor": 0.5, "delay_s": 0.3},
+    {"phase": "checkpoint", "factor": 0.5, "delay_s": 0.3, "overhead_s": 0.7},
 )
 
 

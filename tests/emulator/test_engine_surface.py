@@ -134,3 +134,10 @@ def test_varied_windows_keep_their_mean_and_share_their_luck():
 def test_a_bad_stretch_is_refused(stretch):
     with pytest.raises(ValueError, match="a window's stretch is missing or not above 0"):
         Windows(np.array([0.0, 9]), np.array([1.0, 10]), np.zeros(2, int), np.array(stretch))
+
+
+def test_instants_that_windows_hold():
+    windows = Windows.of([1, 4, 6], [3, 6, 7])
+    at_s = np.array([0.9, 1, 2.9, 3, 4, 6, 6.9, 7])
+    assert windows.hold(at_s).tolist() == [False, True, True, False, True, True, True, False]
+    assert not Windows.none().hold(at_s).any()

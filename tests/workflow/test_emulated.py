@@ -18,7 +18,7 @@ from safesync.policies.controls import control_facts, matched_random, probe
 from safesync.policies.schedule import schedule_facts, schedule_rows
 from safesync.tables import write_document
 from safesync.tables.agreement import AGREEMENT
-from safesync.tables.arrivals import ARRIVALS
+from safesync.tables.arrivals import ARRIVALS, arrivals_sha256
 from safesync.tables.learners import LEARNERS
 from safesync.tables.merges import MERGES
 from safesync.tables.requests import REQUESTS
@@ -47,8 +47,6 @@ PLANTED = {
     "emulator": {"seeds": [101, 102], "draws": 20},
 }
 TRUTH = EngineModel(
-    sidecar="planted",
-    regime="bursty",
     limits=Limits(max_num_seqs=64, max_model_len=1024),
     step=StepTime(base_s=0.012, per_decode_s=0.001, per_prefill_token_s=0.0002),
     contention=(Contention(factor=2.0),),
@@ -80,7 +78,9 @@ class Run:
     def schedule(self, seed: int, policy: str, rows: pd.DataFrame, facts: dict) -> None:
         SCHEDULE.write(self.place("schedule", seed, f"policy={policy}"), rows, facts)
 
-    def measure(self, seed: int, policy: str, draw: int, rows: pd.DataFrame, starts_s) -> None:
+    def measure(
+        self, seed: int, policy: str, draw: int, rows: pd.DataFrame, starts_s, lag_s: float = 0.0
+    ) -> None:
         starts_s = np.asarray(starts_s, dtype=float)
         where = (f"policy={policy}", f"draw={draw}")
         windows = Windows.planned(starts_s, 4.0)
@@ -88,7 +88,7 @@ class Run:
         REQUESTS.write(self.place("requests", seed, *where), replay.to_requests())
         merges = pd.DataFrame({name: np.zeros(len(starts_s)) for name in MERGES.schema.names})
         merges = merges.assign(merge=range(len(starts_s)), planned_s=starts_s, start_s=starts_s)
-        merges["end_s"] = starts_s + 4.0
+        merges = merges.assign(end_s=starts_s + 4.0, rounds=1, reduced_bytes=1)
         types = {f.name: f.type.to_pandas_dtype() for f in MERGES.schema}
         MERGES.write(self.place("merges", seed, *where), merges.astype(types))
         t_s = np.arange(0, 60, 0.2)
@@ -117,7 +117,8 @@ class Run:
                 "background": {"load": None, "training": None},
                 "model": plain["model"]["name"],
             },
-            "figures": {},
+            "arrivals_sha256": arrivals_sha256(rows),
+            "figures": {"loop_lag_p99_s": lag_s, "prefix_hits": 0.0},
         }
         write_document(self.place("manifest", seed, *where), manifest)
 
@@ -158,7 +159,8 @@ def planted(project: Project, values: dict) -> Run:
     starts_s = run.corridor.starts(gaps[0])
     for draw in range(2):
         run.measure(23, "fixed_h_64", draw, rows, starts_s)
-        run.measure(23, control, draw, rows, drawn[drawn["draw"] == draw]["start_s"])
+        starts_s_drawn = drawn[drawn["draw"] == draw]["start_s"]
+        run.measure(23, control, draw, rows, starts_s_drawn, lag_s=9.0 * draw)  # draw 1: invalid
     return run
 
 
@@ -168,6 +170,7 @@ def emulated(tmp_path_factory):
     run = planted(project, PLANTED)
     config = project.config("planted", **PLANTED)
     targets = [
+        "results/planted/scores/tier_emulator/controls.parquet",
         "results/planted/scores/tier_emulator/policy_fixed_h_64.parquet",
         "results/planted/scores/tier_emulator/policy_random_deferral.parquet",
         "results/planted/agreement/regime=bursty/part.parquet",
@@ -222,10 +225,29 @@ def test_every_policy_has_all_blocks_and_draws(emulated):
             102: "emulator",
         }
         counts = rows.groupby(["seed", "policy"]).size().unstack()
-        assert (counts[["matched_random", "matched_spacing"]] == 20).all(axis=None)
-        assert (counts[["nosync", policy]] == 1).all(axis=None)
+        assert set(counts.columns) == {policy, "matched_spacing"}
+        assert (counts["matched_spacing"] == 20).all()
+        assert (counts[policy] == 1).all()
         assert rows["feasible"].all()
         assert facts["warnings"] == {"bursty": []}
+
+
+def test_the_controls_hold_every_budget_once_for_all_policies(emulated):
+    run, _ = emulated
+    rows = SCORES.read(run.folder / "scores/tier_emulator/controls.parquet")
+    assert not rows.duplicated(["seed", "policy", "budget", "draw"]).any()
+    for seed in (23, 101, 102):
+        mine = rows[rows["seed"] == seed]
+        drawn = mine[mine["policy"] == "matched_random"].groupby("budget").size()
+        assert drawn.to_dict() == dict.fromkeys(run.corridor.grid.budgets(), 20)
+        assert mine["policy"].value_counts()["nosync"] == 1
+        assert mine["policy"].nunique() == 2
+    measured = run.folder / "requests/regime=bursty/seed=23"
+    late = REQUESTS.read(measured / f"policy=matched_random_{BUDGET}/draw=0/part.parquet")
+    violations = ((late["done_s"] - late["arrival_s"]) > 0.9).sum()
+    twin = rows[(rows["seed"] == 23) & (rows["budget"] == BUDGET) & (rows["draw"] == 0)].iloc[0]
+    assert abs(twin["violations"] - violations) <= 2
+    assert len(run.corridor.grid.budgets()) == 5
 
 
 def test_emulated_and_measured_replays_of_one_schedule_agree(emulated):
@@ -234,10 +256,14 @@ def test_emulated_and_measured_replays_of_one_schedule_agree(emulated):
     rates = rows[rows["figure"] == "violation_rate"]
     assert rates["measured"].max() > 0.02
     assert rates["error"].abs().max() < 0.02
-    assert len(rates) == 5  # nosync, twice fixed_h_64, two draws
-    assert rates["schedule"].nunique() == 4
-    summary = document(run, "agreement_summary/regime=bursty.json")["agreement"]
-    assert (summary["replays"], summary["schedules"], summary["repeated"]) == (4, 3, 1)
+    assert len(rates) == 4  # nosync, twice fixed_h_64, the valid draw
+    assert rates["schedule"].nunique() == 3
+    found = document(run, "agreement_summary/regime=bursty.json")
+    left_out = "The agreement leaves out 1 of 5 real replays: measured outside the limits."
+    assert found["warnings"] == [left_out]
+    assert left_out in said
+    summary = found["agreement"]
+    assert (summary["replays"], summary["schedules"], summary["repeated"]) == (3, 2, 1)
     assert summary["noise_points"] == 0.0
     assert summary["sentence"] in said
     own = SCORES.read(run.folder / "scores/tier_emulator/policy_fixed_h_64.parquet")
@@ -280,13 +306,17 @@ def test_without_captures_the_tier_is_absent_and_nothing_fails(tmp_path):
     assert status == 0, said
     why = "seeds.calibration is empty, so there is no capture to calibrate on."
     model = document(run, "model/regime=bursty/model.json")
-    assert model == {"calibrated": False, "regime": "bursty", "why": why}
+    assert model == {"version": 2, "calibrated": False, "regime": "bursty", "why": why}
     rows = SCORES.read(run.folder / "scores/tier_emulator/policy_fixed_h_64.parquet")
     assert rows.empty
     assert document(run, "agreement_summary/regime=bursty.json")["agreement"] is None
     status, said = project.run("explore", config=config)
     assert status != 0
     assert "seeds.tune is empty; expected seeds to iterate on" in said
+    write_document(run.folder / "model/regime=bursty/model.json", model | {"version": 1})
+    status, said = project.run("results/bare/explore/controls.parquet", config=config)
+    assert status != 0
+    assert "model.json: a model of version 1, expected version 2; calibrate again" in said
 
 
 def test_a_trace_serves_as_many_emulated_seeds_as_it_has_slices(tmp_path):

@@ -1,6 +1,7 @@
 # REQUIRED INPUTS   calibration measurements of a regime, its SLO threshold, arrivals, schedules
 # OUTPUTS           model     = results/{run}/model/regime={regime}/model.json
 #                   scores    = results/{run}/scores/tier_emulator/policy_{policy}.parquet
+#                   controls  = results/{run}/scores/tier_emulator/controls.parquet
 #                   agreement = results/{run}/agreement/regime={regime}/part.parquet
 #                   transfer  = results/{run}/transfer/regime={regime}.json
 # The emulated tier: a model of the sidecar out of its calibration captures, every policy and 1,000
@@ -61,16 +62,40 @@ def model_settings(regime):
     return measured_with(regime, "probe")
 
 
+# what every emulated replay is made with, and what a policy's decisions are made with besides
 EMULATED_WITH = {
-    "policies": lambda wildcards: decided_by(wildcards.policy),
-    "style": lambda wildcards: POLICIES[wildcards.policy].style,
     "kinds": {name: regime.kind for name, regime in CONFIG.regimes.items()},
     "settings": {name: model_settings(name) for name in CONFIG.regimes},
-    "signals": plain(CONFIG.signals),
     "corridor": plain(CONFIG.corridor),
     "merge_s": CONFIG.merge.merge_s,
     "horizon_s": CONFIG.horizon_s,
     "draws": CONFIG.emulator.draws,
+}
+DECIDED_WITH = {
+    "policies": lambda wildcards: decided_by(wildcards.policy),
+    "style": lambda wildcards: POLICIES[wildcards.policy].style,
+    "signals": plain(CONFIG.signals),
+}
+# the tables that every job of the tier takes
+EMULATED_FROM = {
+    "models": expand(
+        "results/{{run}}/model/regime={regime}/model.json", regime=CONFIG.regimes
+    ),
+    "thresholds": expand(
+        "results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes
+    ),
+    "emulated_arrivals": expand(
+        "results/{{run}}/emulated_arrivals/role=judge/regime={regime}/part.parquet",
+        regime=CONFIG.regimes,
+    ),
+    "arrivals": [
+        f"results/{RUN}/arrivals/regime={regime}/seed={seed}/part.parquet"
+        for regime, seed in JUDGED
+    ],
+    "captures": [
+        f"results/{RUN}/requests/regime={regime}/seed={seed}/policy=nosync/draw=0/part.parquet"
+        for regime, seed in JUDGED
+    ],
 }
 
 
@@ -92,6 +117,7 @@ rule calibrate:
     benchmark:
         "results/{run}/benchmarks/calibrate/regime={regime}.tsv"
     resources:
+        **MEDIUM,
         machine=1,
     params:
         seeds=CONFIG.seeds.calibration,
@@ -127,6 +153,7 @@ rule emulated_arrivals:
     wildcard_constraints:
         role="judge|tune",
     resources:
+        **SHORT,
         machine=1,
     params:
         arrivals=lambda wildcards: plain(CONFIG.regimes[wildcards.regime].arrivals),
@@ -143,24 +170,7 @@ rule emulated_arrivals:
 
 rule emulate:
     input:
-        models=expand(
-            "results/{{run}}/model/regime={regime}/model.json", regime=CONFIG.regimes
-        ),
-        thresholds=expand(
-            "results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes
-        ),
-        emulated_arrivals=expand(
-            "results/{{run}}/emulated_arrivals/role=judge/regime={regime}/part.parquet",
-            regime=CONFIG.regimes,
-        ),
-        arrivals=[
-            f"results/{RUN}/arrivals/regime={regime}/seed={seed}/part.parquet"
-            for regime, seed in JUDGED
-        ],
-        captures=[
-            f"results/{RUN}/requests/regime={regime}/seed={seed}/policy=nosync/draw=0/part.parquet"
-            for regime, seed in JUDGED
-        ],
+        **EMULATED_FROM,
         schedules=lambda wildcards: [
             schedule_of(regime, seed, wildcards.policy) for regime, seed in JUDGED
         ],
@@ -181,9 +191,35 @@ rule emulate:
     wildcard_constraints:
         policy="|".join(POLICIES),
     resources:
+        **EMULATION,
         machine=1,
     params:
         **EMULATED_WITH,
+        **DECIDED_WITH,
+        role="judge",
+        measured=JUDGED,
+    script:
+        "../../scripts/emulate.py"
+
+
+# What the policies of a block share: no merges, and the draws of every budget.
+rule emulate_controls:
+    input:
+        **EMULATED_FROM,
+        script="scripts/emulate.py",
+        library=library("protocol.emulated"),
+    output:
+        scores="results/{run}/scores/tier_emulator/controls.parquet",
+    log:
+        "results/{run}/logs/emulate_controls.log",
+    benchmark:
+        "results/{run}/benchmarks/emulate_controls.tsv"
+    resources:
+        **SHARED_EMULATION,
+        machine=1,
+    params:
+        **EMULATED_WITH,
+        style="blocking",
         role="judge",
         measured=JUDGED,
     script:
@@ -198,6 +234,10 @@ rule agreement:
             f"results/{RUN}/arrivals/regime={regime}/seed={seed}/part.parquet"
             for regime, seed in judged_blocks(wildcards)
         ],
+        scores=lambda wildcards: [
+            f"results/{RUN}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet"
+            for regime, seed in judged_blocks(wildcards)
+        ],
         requests=judged("requests", known),
         drawn_requests=judged("requests", drawn),
         schedules=judged_schedules(known),
@@ -205,13 +245,19 @@ rule agreement:
         script="scripts/agreement.py",
         library=library("protocol.agreement", "protocol.emulated"),
     output:
-        agreement="results/{run}/agreement/regime={regime}/part.parquet",
+        agreement=report(
+            "results/{run}/agreement/regime={regime}/part.parquet",
+            caption="../report/agreement.rst",
+            category="Tables",
+            labels={"table": "agreement", "regime": "{regime}", "seed": "all"},
+        ),
         summary="results/{run}/agreement_summary/regime={regime}.json",
     log:
         "results/{run}/logs/agreement/regime={regime}.log",
     benchmark:
         "results/{run}/benchmarks/agreement/regime={regime}.tsv"
     resources:
+        **MEDIUM,
         machine=1,
     params:
         replays=judged_replays,
@@ -255,6 +301,7 @@ rule transfer:
     benchmark:
         "results/{run}/benchmarks/transfer/regime={regime}.tsv"
     resources:
+        **MEDIUM,
         machine=1,
     params:
         settings=lambda wildcards: model_settings(wildcards.regime),
@@ -281,22 +328,28 @@ def stored(*names):
     return paths
 
 
+# what `make explore` takes of a run that is there, and the tune seeds
+EXPLORED_FROM = {
+    "models": stored(
+        *(
+            f"results/{RUN}/model/regime={regime}/model.json"
+            for regime in CONFIG.regimes
+        )
+    ),
+    "thresholds": stored(
+        *(f"results/{RUN}/slo/regime={regime}.json" for regime in CONFIG.regimes)
+    ),
+    "emulated_arrivals": expand(
+        "results/{{run}}/emulated_arrivals/role=tune/regime={regime}/part.parquet",
+        regime=CONFIG.regimes,
+    ),
+}
+
+
 # What a policy's author iterates with: the tune seeds, on a model that is there.
 rule explore_policy:
     input:
-        models=stored(
-            *(
-                f"results/{RUN}/model/regime={regime}/model.json"
-                for regime in CONFIG.regimes
-            )
-        ),
-        thresholds=stored(
-            *(f"results/{RUN}/slo/regime={regime}.json" for regime in CONFIG.regimes)
-        ),
-        emulated_arrivals=expand(
-            "results/{{run}}/emulated_arrivals/role=tune/regime={regime}/part.parquet",
-            regime=CONFIG.regimes,
-        ),
+        **EXPLORED_FROM,
         # progress does not depend on the arrivals, and new learners take minutes to train
         learners=stored(
             *(
@@ -316,9 +369,34 @@ rule explore_policy:
     wildcard_constraints:
         policy="|".join(POLICIES),
     resources:
+        **EMULATION,
         machine=1,
     params:
         **EMULATED_WITH,
+        **DECIDED_WITH,
+        role="tune",
+        measured=[],
+    script:
+        "../../scripts/emulate.py"
+
+
+rule explore_controls:
+    input:
+        **EXPLORED_FROM,
+        script="scripts/emulate.py",
+        library=library("protocol.emulated"),
+    output:
+        scores="results/{run}/explore/controls.parquet",
+    log:
+        "results/{run}/logs/explore_controls.log",
+    benchmark:
+        "results/{run}/benchmarks/explore_controls.tsv"
+    resources:
+        **SHARED_EMULATION,
+        machine=1,
+    params:
+        **EMULATED_WITH,
+        style="blocking",
         role="tune",
         measured=[],
     script:
@@ -327,6 +405,7 @@ rule explore_policy:
 
 rule explore:
     input:
+        controls=f"results/{RUN}/explore/controls.parquet",
         scores=expand(
             "results/{run}/explore/policy_{policy}.parquet", run=RUN, policy=POLICIES
         ),
@@ -339,6 +418,7 @@ rule explore:
     benchmark:
         f"results/{RUN}/benchmarks/explore.tsv"
     resources:
+        **SHORT,
         machine=1,
     params:
         policies=list(POLICIES),

@@ -24,6 +24,7 @@ rule slo_threshold:
     benchmark:
         "results/{run}/benchmarks/slo_threshold/regime={regime}.tsv"
     resources:
+        **SHORT,
         machine=1,
     params:
         slo=plain(CONFIG.slo),
@@ -53,12 +54,18 @@ rule score:
             "protocol.scores", "protocol.provenance", "protocol.blocks", "placement"
         ),
     output:
-        scores="results/{run}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet",
+        scores=report(
+            "results/{run}/scores/tier_vllm/regime_{regime}/seed_{seed}.parquet",
+            caption="../report/scores.rst",
+            category="Tables",
+            labels={"table": "scores", "regime": "{regime}", "seed": "{seed}"},
+        ),
     log:
         "results/{run}/logs/score/regime={regime}/seed={seed}.log",
     benchmark:
         "results/{run}/benchmarks/score/regime={regime}/seed={seed}.tsv"
     resources:
+        **SHORT,
         machine=1,
     params:
         replays=lambda wildcards: replays(*block(wildcards)[0]),
@@ -88,12 +95,18 @@ rule overlap:
         script="scripts/overlap.py",
         library=library("protocol.overlap", "policies.schedule"),
     output:
-        overlap="results/{run}/overlap/regime_{regime}/seed_{seed}.parquet",
+        overlap=report(
+            "results/{run}/overlap/regime_{regime}/seed_{seed}.parquet",
+            caption="../report/overlap.rst",
+            category="Tables",
+            labels={"table": "overlap", "regime": "{regime}", "seed": "{seed}"},
+        ),
     log:
         "results/{run}/logs/overlap/regime={regime}/seed={seed}.log",
     benchmark:
         "results/{run}/benchmarks/overlap/regime={regime}/seed={seed}.tsv"
     resources:
+        **SHORT,
         machine=1,
     params:
         policies=list(POLICIES),
@@ -119,10 +132,13 @@ rule judge:
         thresholds=expand(
             "results/{{run}}/slo/regime={regime}.json", regime=CONFIG.regimes
         ),
-        emulated=expand(
-            "results/{{run}}/scores/tier_emulator/policy_{policy}.parquet",
-            policy=POLICIES,
-        ),
+        emulated=[
+            "results/{run}/scores/tier_emulator/controls.parquet",
+            *expand(
+                "results/{{run}}/scores/tier_emulator/policy_{policy}.parquet",
+                policy=POLICIES,
+            ),
+        ],
         models=expand(
             "results/{{run}}/model/regime={regime}/model.json", regime=CONFIG.regimes
         ),
@@ -142,12 +158,18 @@ rule judge:
             "protocol.parity",
         ),
     output:
-        verdict="results/{run}/verdict.json",
+        verdict=report(
+            "results/{run}/verdict.json",
+            caption="../report/verdict.rst",
+            category="Verdict",
+            labels={"result": "document, for machines"},
+        ),
     log:
         "results/{run}/logs/judge.log",
     benchmark:
         "results/{run}/benchmarks/judge.tsv"
     resources:
+        **MEDIUM,
         machine=1,
     params:
         protocol=plain(CONFIG.protocol),

@@ -5,7 +5,7 @@ contention of merge windows; both are fitted to real captures. The room predicts
 knows nothing of policies, and judges nothing.
 
 - `Trace`, `Windows`: what arrives, and when merges contend.
-- `EngineModel` (`read_model`, `write_model`): a sidecar in a regime, calibrated.
+- `EngineModel`: a sidecar in a regime, calibrated.
 - `simulate`: one replay with every time; `latencies`: many replays of one trace, fast;
   `simulate_stream`: a trace of any length, in parts.
 - `calibrate`: an `EngineModel` from nosync and probe captures, and how well it fits them.
@@ -17,15 +17,7 @@ Nothing compiles on import; the first replay of a machine takes some seconds.
 from safesync.emulator.agreement import Agreement, LatencyError, agreement
 from safesync.emulator.calibrate import Calibration, Fit, Probe, calibrate
 from safesync.emulator.engine import Latencies, Replay, Trace, latencies, simulate, simulate_stream
-from safesync.emulator.model import (
-    Contention,
-    EngineModel,
-    Limits,
-    ModelError,
-    StepTime,
-    read_model,
-    write_model,
-)
+from safesync.emulator.model import Contention, EngineModel, Limits, StepTime
 from safesync.emulator.windows import Windows
 
 __all__ = [
@@ -37,7 +29,6 @@ __all__ = [
     "Latencies",
     "LatencyError",
     "Limits",
-    "ModelError",
     "Probe",
     "Replay",
     "StepTime",
@@ -46,8 +37,6 @@ __all__ = [
     "agreement",
     "calibrate",
     "latencies",
-    "read_model",
     "simulate",
     "simulate_stream",
-    "write_model",
 ]

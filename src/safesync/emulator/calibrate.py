@@ -3,7 +3,9 @@
 1. Step time: the engine's steps are reconstructed from chunk times (`iterations`) and their
    seconds regressed on what they computed (`step_time`, `costs`).
 2. Contention: what the probes' steps took inside windows beyond that (`contention`).
-3. Client overhead: the fixed latency at which the median error of emulated TTFT is zero.
+3. Overheads outside the engine: the fixed latency at which the median error of emulated TTFT is
+   zero. Inside windows front end and client wait for their turn too, seldom but long: what comes on
+   top there is where the *mean* error of the requests that arrive inside is zero.
 
 Then both kinds of capture are emulated, and the errors reported: in-sample, which flatters, and
 held out, each part of a capture predicted by what the others say (`heldout`).
@@ -11,7 +13,7 @@ held out, each part of a capture predicted by what the others say (`heldout`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,15 +86,6 @@ class Fit(BaseModel):
         "contention of all others; null: too few windows.",
     )
 
-    def beyond(self, most_sequences: int) -> str | None:
-        """Return a sentence when a replay's batch exceeds what the captures held, else None."""
-        if most_sequences <= self.most_sequences:
-            return None
-        return (
-            f"the replay runs up to {most_sequences} sequences at once, the captures at most "
-            f"{self.most_sequences}: its longest steps are extrapolated."
-        )
-
 
 @dataclass(frozen=True)
 class Calibration:
@@ -107,8 +100,6 @@ def calibrate(
     probes: Sequence[Probe],
     limits: Limits,
     *,
-    sidecar: str,
-    regime: str,
     context: bool = False,
     growth: bool = False,
     preemptions: int = 0,
@@ -116,7 +107,7 @@ def calibrate(
     """Fit an EngineModel to captures of one sidecar in one regime.
 
     nosync: REQUESTS of captures without merges, with chunk times. probes: captures with merges.
-    limits: the server's settings; they are not fitted. sidecar, regime: the model's identity.
+    limits: the server's settings; they are not fitted.
     context: fit a cost per cached token too (it needs prompts or answers of many lengths).
     growth: fit the growth of the contention factor with the batch. preemptions: how many the
     servers counted in all captures (`preemptions_total` of TELEMETRY).
@@ -149,14 +140,12 @@ def calibrate(
     slowed = [contended(seen, during, step) for seen, during in zip(probed, windows, strict=True)]
     contention = fit_contention(slowed, growth)
     model = EngineModel(
-        sidecar=sidecar,
-        regime=regime,
         limits=limits,
         step=step,
         contention=(contention,),
         client_overhead_s=0.0,
     )
-    model = model.model_copy(update={"client_overhead_s": _fit_overhead(nosync, model)})
+    model = _with_overheads(model, nosync, probes, windows)
     quantiles = np.quantile(residual_s, [0.05, 0.50, 0.95])
     factors = factor_by_window(slowed)
     return Calibration(
@@ -188,23 +177,62 @@ def calibrate(
     )
 
 
-def _fit_overhead(captures: Sequence[pd.DataFrame], model: EngineModel) -> float:
+def _with_overheads(
+    model: EngineModel,
+    nosync: Sequence[pd.DataFrame],
+    probes: Sequence[Probe],
+    windows: Sequence[Windows],
+) -> EngineModel:
+    """Return the model with its overheads: of any request, and beyond that inside windows."""
+
+    def client(overhead_s: float) -> EngineModel:
+        return model.model_copy(update={"client_overhead_s": overhead_s})
+
+    none = Windows.none()
+    fitted = client(
+        _overhead(
+            lambda at_s: [_ttft_errors_s(rows, none, client(at_s)) for rows in nosync], np.median
+        )
+    )
+
+    def inside(overhead_s: float) -> EngineModel:
+        phase = fitted.contention[0].model_copy(update={"overhead_s": overhead_s})
+        return fitted.model_copy(update={"contention": (phase,)})
+
+    met = list(zip(probes, windows, strict=True))
+    return inside(
+        _overhead(
+            lambda at_s: [
+                _ttft_errors_s(probe.requests, during, inside(at_s), inside=True)
+                for probe, during in met
+            ],
+            np.mean,
+        )
+    )
+
+
+def _overhead(errors_s: Callable[[float], list[np.ndarray]], middle: Callable) -> float:
+    """Return the overhead, s, at which the `middle` of `errors_s(overhead)` is zero, or 0."""
     overhead_s = 0.0
     for _ in range(_OVERHEAD_ROUNDS):
-        at = model.model_copy(update={"client_overhead_s": overhead_s})
-        late_s = np.concatenate([_ttft_error_s(capture, at) for capture in captures])
-        change_s = float(np.median(late_s))
+        late_s = np.concatenate(errors_s(overhead_s))
+        change_s = float(middle(late_s)) if late_s.size else 0.0
         overhead_s = max(overhead_s + change_s, 0.0)
         if abs(change_s) < _SETTLED_S:
             break
     return overhead_s
 
 
-def _ttft_error_s(capture: pd.DataFrame, model: EngineModel) -> np.ndarray:
+def _ttft_errors_s(
+    capture: pd.DataFrame, windows: Windows, model: EngineModel, inside: bool = False
+) -> np.ndarray:
+    """Return measured less emulated TTFT, s, with `inside` of the arrivals inside windows only."""
     rows = answered(capture)
-    emulated = simulate(Trace.from_rows(rows), Windows.none(), model)
-    succeeded = (rows["status"] == "ok").to_numpy()
-    return (rows["first_token_s"].to_numpy() - emulated.first_token_s)[succeeded]
+    emulated = simulate(Trace.from_rows(rows), windows, model)
+    used = (rows["status"] == "ok").to_numpy()
+    if inside:
+        used &= windows.hold(rows["arrival_s"].to_numpy())
+    return (rows["first_token_s"].to_numpy() - emulated.first_token_s)[used]
 
 
 def _compare(capture: pd.DataFrame, windows: Windows, model: EngineModel) -> Agreement:

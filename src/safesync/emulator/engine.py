@@ -5,7 +5,8 @@ Step time: t = base + per_decode * decodes + per_prefill_token * prefill tokens
 integrated over time at rate 1 outside merge windows and 1 / factor inside them, so that a step
 across a window's edge is slowed only for its part inside. The factor of a step is
 factor + per_sequence * (sequences - 1) + delay / t, times the stretch of the window. The engine
-sees a request one `client_overhead_s` after its arrival, and the client sees a token when its step
+sees a request one `client_overhead_s` after its arrival, and by the window's `overhead_s` later
+still where it arrives inside one (requests keep their order). The client sees a token when its step
 ends. Where the overhead is put makes no difference to latencies (a request joins a batch, seen from
 the client, in the same instant either way); it moves the engine against the windows by that much.
 
@@ -237,6 +238,7 @@ class _Load:
 
     def __init__(self, trace: Trace, model: EngineModel):
         _check_lengths(trace, model.limits)
+        self.arrival_s = trace.arrival_s
         self.ready_s = trace.arrival_s + model.client_overhead_s
         self.lengths = np.stack([trace.prompt_tokens, trace.output_tokens])
         self.token_at = np.cumsum(trace.output_tokens) - trace.output_tokens
@@ -255,6 +257,8 @@ class _Engine:
             limits.block_size,
         )
         self._windows = _contended(model, windows)
+        overhead_s = np.array([phase.overhead_s for phase in model.contention])
+        self._overhead_s = overhead_s[windows.phase]
         most = min(limits.max_num_seqs, most_requests)
         self._now_s = -np.inf
         self._slots = np.zeros((kernel.SLOT_ROWS, most), np.int64)
@@ -270,7 +274,7 @@ class _Engine:
             self._slots,
             self._stack,
             self._count,
-            load.ready_s,
+            self._ready_s(load),
             load.lengths,
             self._windows,
             self._step,
@@ -279,6 +283,16 @@ class _Engine:
             token_s,
             load.token_at,
         )
+
+    def _ready_s(self, load: _Load) -> np.ndarray:
+        """Return when the engine sees each request, shape (requests,), ascending."""
+        if not self._overhead_s.any():
+            return load.ready_s
+        ready_s = load.ready_s.copy()
+        edges = np.searchsorted(load.arrival_s, self._windows[[kernel.START, kernel.END]])
+        for first, last, overhead_s in zip(*edges, self._overhead_s, strict=True):
+            ready_s[first:last] += overhead_s
+        return np.maximum.accumulate(ready_s)
 
     def replay(self, trace: Trace, times: np.ndarray, token_s: np.ndarray | None) -> Replay:
         """Return what was done, in the public form."""

@@ -58,7 +58,8 @@ def probe_held_out(
     """Return the errors of the requests that met a window, by the contention of all others.
 
     captures: REQUESTS of the probes; windows, slowed: of each. A request belongs to the first
-    window that it meets. None where a window's absence leaves too few steps to fit.
+    window that it meets. The overhead inside stays that of `model`. None where a window's absence
+    leaves too few steps to fit.
     """
     pairs = []
     for number, (capture, during) in enumerate(zip(captures, windows, strict=True)):
@@ -70,7 +71,10 @@ def probe_held_out(
                 contention = fit_contention(others, growth)
             except ValueError:
                 return None
-            without = model.model_copy(update={"contention": (contention,)})
+            overhead = {"overhead_s": model.contention[0].overhead_s}
+            without = model.model_copy(
+                update={"contention": (contention.model_copy(update=overhead),)}
+            )
             mine = capture[(first == window) & (capture["done_s"] > start_s)]
             pairs.append(_emulated(number, capture, mine, during, without))
     return _together(pairs)

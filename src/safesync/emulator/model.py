@@ -1,18 +1,8 @@
-"""The calibrated model of one sidecar in one regime: what `model.json` holds."""
+"""What the engine has to know of one sidecar in one regime; `calibrate` finds it out."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from safesync.tables import read_document, write_document
-
-MODEL_VERSION = 1
-
-
-class ModelError(ValueError):
-    """A model file cannot be used; the message is one sentence."""
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class _Part(BaseModel):
@@ -71,6 +61,12 @@ class Contention(_Part):
     delay_s: float = Field(
         0.0, ge=0, description="Time that a whole step inside takes beyond its work's stretch, s."
     )
+    overhead_s: float = Field(
+        0.0,
+        ge=0,
+        description="Latency outside the engine of a request that arrives inside, beyond the "
+        "client's, s.",
+    )
     spread: float = Field(
         0.0,
         ge=0,
@@ -82,11 +78,6 @@ class Contention(_Part):
 class EngineModel(_Part):
     """A sidecar in a regime, as the emulator runs it."""
 
-    version: int = Field(MODEL_VERSION, description="Version of this document's meaning.")
-    sidecar: str = Field(
-        min_length=1, description="Identity of the sidecar that was measured: its fingerprint."
-    )
-    regime: str = Field(min_length=1, description="Regime of the captures that were fitted.")
     limits: Limits = Field(description="Bounds of a batch.")
     step: StepTime = Field(description="Step time without contention.")
     contention: tuple[Contention, ...] = Field(
@@ -95,35 +86,3 @@ class EngineModel(_Part):
     client_overhead_s: float = Field(
         ge=0, description="Fixed latency outside the engine (network, HTTP, tokenizer), s."
     )
-
-
-def write_model(path: str | Path, model: EngineModel) -> None:
-    """Write `model` as JSON, through a temporary name and a rename."""
-    write_document(path, model.model_dump(mode="json"))
-
-
-def read_model(path: str | Path, *, sidecar: str, regime: str) -> EngineModel:
-    """Return the model in `path`, which must be of this sidecar and this regime.
-
-    Raises ModelError when it is of another version, sidecar or regime or has a wrong field, and
-    TableError when the file cannot be read as a JSON object.
-    """
-    document = read_document(path, required=("version",))
-    if document["version"] != MODEL_VERSION:
-        raise ModelError(
-            f"{path}: model version {document['version']}, expected {MODEL_VERSION}; "
-            "calibrate again"
-        )
-    try:
-        model = EngineModel.model_validate(document)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        field = ".".join(str(part) for part in fault["loc"])
-        raise ModelError(f"{path}: field '{field}': {fault['msg']}") from None
-    for name, expected in (("sidecar", sidecar), ("regime", regime)):
-        found = getattr(model, name)
-        if found != expected:
-            raise ModelError(
-                f"{path}: calibrated for {name} '{found}', expected '{expected}'; calibrate again"
-            )
-    return model

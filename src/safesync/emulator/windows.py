@@ -85,6 +85,11 @@ class Windows:
         drawn = np.exp(spread * rng.standard_normal(self.start_s.size) - spread**2 / 2)
         return replace(self, stretch=self.stretch * drawn)
 
+    def hold(self, at_s: np.ndarray) -> np.ndarray:
+        """Return which instants lie inside a window, bool of the shape of `at_s`."""
+        started = np.searchsorted(self.start_s, at_s, side="right")
+        return started > np.searchsorted(self.end_s, at_s, side="right")
+
     def overlap_s(self, start_s: np.ndarray, end_s: np.ndarray) -> np.ndarray:
         """Return the seconds that each interval `[start_s, end_s)` spends inside windows.
 
