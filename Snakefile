@@ -3,6 +3,10 @@ from snakemake.utils import min_version
 
 min_version("9.27")
 
+
+report: "workflow/report/workflow.rst"
+
+
 # an overlay would be merged into the default file, so the default is read only without another
 if not workflow.overwrite_configfiles:
 
@@ -10,6 +14,7 @@ if not workflow.overwrite_configfiles:
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/resources.smk"
 
 
 wildcard_constraints:

@@ -4,8 +4,9 @@ import pandas as pd
 import yaml
 
 from safesync.job import job
-from safesync.protocol.blocks import CONTROL
+from safesync.protocol.blocks import CONTROL, SPACING
 from safesync.protocol.published import read_figures
+from safesync.report.figures.envelope import COLUMNS
 from safesync.report.merges import MergePlan
 from safesync.report.page import build
 from safesync.report.replay import Replay
@@ -22,6 +23,14 @@ from safesync.tables.telemetry import TELEMETRY
 from safesync.tables.training import TRAINING
 
 params, found = snakemake.params, snakemake.input
+
+
+def drawn(path):
+    """Return what the page draws of an emulated table: all but its matched spacing."""
+    rows = SCORES.read(path)
+    return rows.loc[rows["policy"] != SPACING, COLUMNS]
+
+
 with job("report", snakemake.log[0]):
     tables = zip(
         params.replays,
@@ -87,4 +96,5 @@ with job("report", snakemake.log[0]):
         agreement=pd.concat(map(AGREEMENT.read, found.agreements), ignore_index=True),
         transfers={document["regime"]: document for document in transfers},
         trainings=[TrainingRun(facts, losses) for losses, facts in trainings],
+        emulated=pd.concat(drawn(path) for path in found.emulated),
     )

@@ -9,6 +9,7 @@ from safesync.protocol.scores import score
 from safesync.protocol.threshold import fixed_threshold
 from safesync.protocol.validity import Limits
 from safesync.protocol.verdict import judge
+from safesync.report.figures.envelope import COLUMNS
 from safesync.report.merges import MergePlan
 from safesync.report.page import build
 from safesync.report.replay import Replay
@@ -189,7 +190,7 @@ def page(
     """Build the page of ``studies`` at ``path``; return its verdict.
 
     ``judged`` and ``more``: further arguments of ``judge`` and of ``build``. Emulated score rows
-    are judged, and do not reach the page but by their verdicts.
+    are a table of their own.
     """
     scores = pd.concat([rows for _, rows, _ in studies], ignore_index=True)
     thresholds = {threshold["regime"]: threshold for _, _, threshold in studies}
@@ -207,6 +208,7 @@ def page(
         path,
         verdict=verdict,
         scores=scores[scores["tier"] != "emulator"],
+        emulated=scores.loc[scores["tier"] == "emulator", COLUMNS],
         replays=[replay for replays, _, _ in studies for replay in replays],
         thresholds=thresholds,
         merges=dict.fromkeys(thresholds, PLAN),

@@ -123,7 +123,7 @@ def test_errors_are_signed():
         "e2e p50": "+1 % (1.01 s for 1 s)",
         "e2e p95": "+20 % (2.4 s for 2 s)",
         "e2e p99": "\u221210 % (2.7 s for 3 s)",
-        "TTFT p50": "+0 % (0.299 s for 0.3 s)",
+        "TTFT p50": "0 % (0.299 s for 0.3 s)",
         "TTFT p95": "\u221210 % (0.45 s for 0.5 s)",
         "TTFT p99": "too few requests",
     }

@@ -18,6 +18,7 @@ rule report:
         drawn_schedules=lambda wildcards: schedules_of(BLOCKS, drawn),
         verdict="results/{run}/verdict.json",
         scores=rules.judge.input.scores,
+        emulated=rules.judge.input.emulated,
         overlap=rules.judge.input.overlap,
         agreements=expand(
             "results/{{run}}/agreement/regime={regime}/part.parquet",
@@ -41,12 +42,14 @@ rule report:
             "results/{run}/report/index.html",
             caption="../report/page.rst",
             category="Verdict",
+            labels={"result": "page"},
         ),
     log:
         "results/{run}/logs/report.log",
     benchmark:
         "results/{run}/benchmarks/report.tsv"
     resources:
+        **MEDIUM,
         machine=1,
     params:
         config=plain(CONFIG),

@@ -1,6 +1,6 @@
 """Builds the page: one file, no network, an answer first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from safesync.protocol.blocks import CONTROL, NOSYNC, NOT_POLICIES
 from safesync.protocol.evidence import TIERS
-from safesync.protocol.gates import OVERLAP_TIER, REAL_TIER, count
+from safesync.protocol.gates import EMULATED_TIER, OVERLAP_TIER, REAL_TIER, count
 from safesync.protocol.validity import Limits
 from safesync.report import tables
 from safesync.report.arrivals import Origin, origin
@@ -20,7 +20,7 @@ from safesync.report.figures.agreement import agreement_figure
 from safesync.report.figures.base import Colours, Figure
 from safesync.report.figures.client import client_figure
 from safesync.report.figures.decomposition import decomposition
-from safesync.report.figures.envelope import envelope
+from safesync.report.figures.envelope import COLUMNS, envelope
 from safesync.report.figures.forecast import forecast_figure
 from safesync.report.figures.latency import latency_cdf
 from safesync.report.figures.null import null_figure
@@ -31,6 +31,7 @@ from safesync.report.figures.windows import windows_figure
 from safesync.report.merges import MergePlan, merge_costs
 from safesync.report.published import Comparison, compare
 from safesync.report.replay import Replay, captures, judged_policy
+from safesync.report.styles import style_rows
 from safesync.report.training import TrainingRun, final_losses, parity_gates
 from safesync.report.wording import FILTERS
 from safesync.tables.agreement import AGREEMENT
@@ -64,9 +65,11 @@ class Section:
     rows: list[dict]
     rows_left_out: int
     validity: dict
+    load_match: list[dict]
     merge: MergePlan
     costs: list[dict]
     cost: dict | None
+    styles: list[dict]
     set_aside: int
     figures: list[Figure]
     overlap: list[dict]
@@ -92,6 +95,7 @@ class _Study:
     agreement: pd.DataFrame
     transfers: Mapping[str, Mapping]
     trainings: Sequence[TrainingRun]
+    emulated: pd.DataFrame
 
     def results(self, regime: str, tier: str | None = None) -> list[Mapping]:
         """Return the results of a regime, claimed and described; ``tier``: of this one alone."""
@@ -129,10 +133,12 @@ def build(
     agreement: pd.DataFrame | None = None,
     transfers: Mapping[str, Mapping] | None = None,
     trainings: Sequence[TrainingRun] = (),
+    emulated: pd.DataFrame | None = None,
 ) -> None:
     """Write the report to ``path``, through a temporary name and a rename.
 
-    ``verdict``: the document that ``judge`` returned. ``scores``: every row of SCORES of the run.
+    ``verdict``: the document that ``judge`` returned. ``scores``: every row of SCORES of the run;
+    the emulated ones may be left to ``emulated``.
     ``replays``: those whose tables are at hand (a tier may have none: it is then judged but not
     drawn). ``thresholds``: regime -> threshold document, in the order of the page. ``merges``:
     regime -> the merges that were asked for. ``horizon_s``: length of every trace, seconds.
@@ -142,11 +148,14 @@ def build(
     regime -> the config's section on what runs beside it. ``published``: the study's figures;
     None: nothing to compare with. ``agreement``: the AGREEMENT rows of all regimes; None: there is
     none. ``transfers``: regime -> the document of gate 2. ``trainings``: training runs on the
-    schedules of the run.
+    schedules of the run. ``emulated``: the judged rows of the emulated tier, which are many;
+    ``envelope.COLUMNS`` of them suffice. None: that tier is shown by its verdicts.
     """
     scores = scores.reset_index(drop=True)  # rows of several files may share their labels
     overlap = OVERLAP.empty() if overlap is None else overlap
-    policies = _policies(verdict, [*scores["policy"], *overlap["policy"]])
+    emulated = pd.DataFrame(columns=COLUMNS) if emulated is None else emulated
+    found = (scores["policy"], overlap["policy"], emulated["policy"])
+    policies = _policies(verdict, [name for names in found for name in names.unique()])
     study = _Study(
         verdict=verdict,
         policies=policies,
@@ -159,6 +168,7 @@ def build(
         agreement=AGREEMENT.empty() if agreement is None else agreement,
         transfers=transfers or {},
         trainings=trainings,
+        emulated=emulated,
     )
     sections = [
         _section(
@@ -223,10 +233,10 @@ def _section(
     tier = next(tier for tier in TIERS if tier in tiers)
     here = [replay for replay in replays if replay.tier == tier]
     aside = tables.set_aside(scores)
-    rows, left_out = tables.replay_rows(scores, study.policies)
+    measured = scores[scores["tier"] == tier]
+    rows, left_out = tables.replay_rows(measured, study.policies)
     merge = study.merges[regime]
     costs, cost = merge_costs(here, study.policies, merge)
-    measured = scores[scores["tier"] == tier]
     kind = str(scores["kind"].iloc[0])
     return Section(
         regime=regime,
@@ -238,14 +248,18 @@ def _section(
         background=tables.background(study.backgrounds.get(regime, {})),
         comparison=_comparison(study, regime, kind, here, threshold, aside),
         rows=rows,
-        rows_left_out=left_out,
+        rows_left_out=left_out + len(scores) - len(measured),
         validity=tables.validity(measured, here, study.limits(regime, threshold), merge.merge_s),
+        load_match=tables.load_match(measured),
         merge=merge,
         costs=costs,
         cost=cost,
+        styles=_styles(study, regime, here, aside, measured),
         figures=[
             *_trace_figures(study, regime, here, threshold, aside, measured),
-            *_score_figures(study, regime, scores[scores["role"] == "judge"], aside),
+            *_score_figures(
+                study, regime, scores[scores["role"] == "judge"], aside, tables.oracles(overlap)
+            ),
         ],
         set_aside=len(aside),
         overlap=tables.overlap_rows(overlap, study.policies),
@@ -295,6 +309,27 @@ def _training(study: _Study, regime: str) -> Training | None:
         figure,
         final_losses(runs, study.policies),
         parity_gates([r for r in study.verdict["verdicts"] if r["regime"] == regime]),
+    )
+
+
+def _styles(
+    study: _Study,
+    regime: str,
+    found: Sequence[Replay],
+    aside: pd.DataFrame,
+    scores: pd.DataFrame,
+) -> list[dict]:
+    """Return the table of merge styles, from the judged replays that count.
+
+    ``found`` and ``scores``: the replays of one (tier, regime) and their rows.
+    """
+    counted = scores.drop(scores.index.intersection(aside.index))
+    return style_rows(
+        [replay for replay in _counting(found, aside) if replay.role == "judge"],
+        counted[counted["role"] == "judge"],
+        [run for run in study.trainings if run.facts["regime"] == regime],
+        study.policies,
+        study.merges[regime],
     )
 
 
@@ -389,14 +424,23 @@ def _noted(figure: Figure, notes: Sequence[str]) -> Figure:
 
 
 def _score_figures(
-    study: _Study, regime: str, scores: pd.DataFrame, aside: pd.DataFrame
+    study: _Study,
+    regime: str,
+    scores: pd.DataFrame,
+    aside: pd.DataFrame,
+    oracles: Collection[str],
 ) -> list[Figure]:
-    """Return the figures that scores and verdicts suffice for, a variant per tier."""
+    """Return the figures that scores and verdicts suffice for, a variant per tier.
+
+    ``oracles``: the policies that the envelope marks as optima.
+    """
     envelopes, decompositions = [], []
+    look = (study.policies, study.colours)
     judged = {result["tier"] for result in study.results(regime)} - {OVERLAP_TIER}
     for tier in [tier for tier in TIERS if tier in {*scores["tier"], *judged}]:
         out = scores.index.intersection(aside.index[aside["tier"] == tier])
-        strip = envelope(scores.drop(out), tier, regime, study.policies, study.colours)
+        rows = study.emulated if tier == EMULATED_TIER and len(study.emulated) else scores.drop(out)
+        strip = envelope(rows, tier, regime, *look, oracles)
         notes = [f"{tier}: {note}" for note in _left_out(len(out))]
         envelopes.append((tier, strip and _noted(strip, notes)))
         decompositions.append((tier, _decomposition(study, regime, tier, scores.loc[out])))

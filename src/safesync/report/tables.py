@@ -1,4 +1,4 @@
-"""The page's tables as plain rows: validity, replays, overlap, machines."""
+"""The page's tables as plain rows: validity, load match, replays, overlap, machines."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 
 from safesync.protocol.blocks import NOSYNC
+from safesync.protocol.gates import LOAD
 from safesync.protocol.validity import Limits, merge_errors_s
 from safesync.report.replay import Replay
 
 MAX_REPLAY_ROWS = 400
+_ORACLE = "wa_offline"  # the policy that knows the whole trace
 
 
 def validity(
@@ -80,6 +82,38 @@ def _check(name: str, figure: float, limit: float) -> dict:
     }
 
 
+def load_match(scores: pd.DataFrame) -> list[dict]:
+    """Return a row per block: what its capture carried, and which replays carried another load.
+
+    ``scores``: of one (tier, regime). ``seed``, ``role``; ``capture``: the SCORES row of its first
+    nosync draw, None without one; ``replays``: the others; ``other``: those of them that differ
+    from the capture in anything of ``LOAD``, and in what.
+    """
+    found = []
+    for seed, rows in scores.groupby("seed", sort=True):
+        ordered = rows.sort_values("draw").to_dict("records")
+        capture = next((row for row in ordered if row["policy"] == NOSYNC), None)
+        others = [row for row in ordered if row is not capture]
+        found.append(
+            {
+                "seed": int(seed),
+                "role": ordered[0]["role"],
+                "capture": capture,
+                "replays": len(others),
+                "other": [said for row in others if (said := _other_load(row, capture))],
+            }
+        )
+    return found
+
+
+def _other_load(row: Mapping, capture: Mapping | None) -> str:
+    """Return in what a replay differs from its block's capture; empty for in nothing."""
+    if capture is None:
+        return ""
+    said = ", ".join(what for column, what in LOAD if row[column] != capture[column])
+    return f"{row['policy']} draw {row['draw']}, seed {row['seed']}: {said}" if said else ""
+
+
 def set_aside(scores: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that no figure draws: invalid, or of a block with an invalid capture.
 
@@ -118,6 +152,13 @@ def overlap_rows(overlap: pd.DataFrame, policies: Sequence[str]) -> list[dict]:
         .drop(columns=["_place", *hidden])
         .to_dict("records")
     )
+
+
+def oracles(overlap: pd.DataFrame) -> set[str]:
+    """Return the policies that know the whole trace and meet the fewest requests in every block."""
+    rows = overlap[overlap["method"] == _ORACLE]
+    worst = rows.groupby("policy")["regret"].max()
+    return set(worst.index[worst == 0])
 
 
 def inert_signals(overlap: pd.DataFrame) -> list[dict]:

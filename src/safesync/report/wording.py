@@ -13,13 +13,15 @@ def fixed(value: float | None, digits: int = 2) -> str:
         return NOTHING
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
-    return f"{value:.{digits}f}".replace("-", MINUS)
+    return f"{value:z.{digits}f}".replace("-", MINUS)  # z: nothing is -0.00
 
 
 def signed(value: float | None, digits: int = 2) -> str:
-    """Return ``value`` as ``fixed`` does, with its sign always shown."""
+    """Return ``value`` as ``fixed`` does, with its sign; what rounds to zero has none."""
     said = fixed(value, digits)
-    return f"+{said}" if value is not None and not said.startswith((MINUS, NOTHING)) else said
+    if value is None or said.startswith((MINUS, NOTHING)) or not said.strip("0."):
+        return said
+    return f"+{said}"
 
 
 def percent(value: float | None, digits: int = 1) -> str:

@@ -18,6 +18,7 @@ from safesync.report.figures.base import (
     rounded,
 )
 from safesync.report.replay import judged_policy
+from safesync.report.wording import signed
 
 # figure of AGREEMENT, what the axes say, what its values are multiplied by
 _SHOWN = (("violation_rate", "violation rate, %", 100), ("e2e_p95_s", "e2e p95, s", 1))
@@ -114,5 +115,6 @@ def _alt(label: str, rows: pd.DataFrame, factor: float) -> str:
     error = factor * rows["error"]
     return (
         f"Emulated against measured {label}, of {count(len(rows), 'real replay')}: emulated less "
-        f"measured is {error.mean():+.2f} on average, {error.min():+.2f} to {error.max():+.2f}."
+        f"measured is {signed(error.mean())} on average, {signed(error.min())} to "
+        f"{signed(error.max())}."
     )

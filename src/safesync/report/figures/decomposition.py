@@ -13,10 +13,12 @@ from safesync.report.figures.base import (
     rounded,
     row_label,
 )
+from safesync.report.wording import signed
 
 MAX_SPLITS = 10
 _ROW_PX = 24
 _GROUP_ROWS = 4.6
+_EFFECTS = ("budget", "placement", "total")
 
 
 def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
@@ -32,12 +34,7 @@ def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
         text = f"<b>{plain(policy)}</b> against {plain(part['baseline'])}"
         labels.append(row_label(text, top - 0.35, 0))
         for row, (name, token) in enumerate(
-            (
-                ("budget", "@control"),
-                ("placement", colours.token(policy)),
-                ("total", "@ink/0.8"),
-            ),
-            start=1,
+            zip(_EFFECTS, ("@control", colours.token(policy), "@ink/0.8"), strict=True), start=1
         ):
             value = part[f"{name}_points"]
             y = top - row
@@ -50,7 +47,7 @@ def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
                     "y": [y],
                     "width": 0.62,
                     "marker": {"color": token},
-                    "text": [f"{value:+.2f}".replace("-", "\u2212")],
+                    "text": [signed(value)],
                     "textposition": "outside",
                     "textfont": {"color": "@ink", "size": 12},
                     "cliponaxis": False,
@@ -60,15 +57,13 @@ def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
             )
     overlapped = results[0]["tier"] == OVERLAP_TIER
     unit = "overlapped requests, % of all" if overlapped else "violation rate"
-    values = [
-        part[f"{name}_points"] for _, part in parts for name in ("budget", "placement", "total")
-    ]
-    widest = max(0.1, *(abs(value) for value in values))
+    values = [part[f"{name}_points"] for _, part in parts for name in _EFFECTS]
     low, high = min(0.0, *values), max(0.0, *values)
+    room = 0.35 * max(0.1, high - low)  # for a number beside its bar, on a phone too
     layout = base_layout(
         int(len(parts) * _GROUP_ROWS * _ROW_PX) + 70,
         xaxis=axis(f"points of {unit}; negative is better", zeroline=True)
-        | {"zerolinecolor": "@muted", "range": [low - 0.4 * widest, high + 0.4 * widest]},
+        | {"zerolinecolor": "@muted", "range": [low - room, high + room]},
         yaxis=axis(
             None,
             tickvals=[at for at, _ in ticks],
@@ -91,11 +86,13 @@ def decomposition(results: Sequence[dict], colours: Colours) -> Figure | None:
         ),
         alt="Bars of budget, placement and total effect: "
         + "; ".join(
-            f"{policy} against {part['baseline']}: budget {part['budget_points']:+.2f}, placement "
-            f"{part['placement_points']:+.2f}, total {part['total_points']:+.2f} points"
-            for policy, part in parts
+            f"{policy} against {part['baseline']}: {_said(part)} points" for policy, part in parts
         )
         + ".",
         variants=[Variant("all blocks", data, layout)],
         notes=notes,
     )
+
+
+def _said(part: dict) -> str:
+    return ", ".join(f"{name} {signed(part[f'{name}_points'])}" for name in _EFFECTS)

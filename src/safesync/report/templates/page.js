@@ -36,6 +36,9 @@
       // a list of its own: the default one can hold a button that uploads the chart
       modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
       toImageButtonOptions: { filename: plot.dataset.figure, scale: 2 },
+    }).then(() => {
+      // the label says in words what they show, and the buttons beside them stay reachable
+      plot.querySelectorAll(".main-svg").forEach((svg) => svg.setAttribute("aria-hidden", "true"));
     });
   }
 
