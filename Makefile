@@ -71,6 +71,7 @@ bench: setup
 	$(BIN)/python benchmarks/emulator.py
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/verdicts.py
+	$(BIN)/python benchmarks/dag.py
 
 setup: $(STAMP)
 

@@ -1,10 +1,12 @@
 """Arrivals and schedule -> requests, merges, telemetry and manifest of one real measurement."""
 
 import os
+import platform
 from pathlib import Path
 
 from safesync import config
 from safesync.job import job
+from safesync.plan import progress
 from safesync.sidecar.measure import Measurement
 
 wildcards, params = snakemake.wildcards, snakemake.params
@@ -21,6 +23,7 @@ name = "measure {regime} seed {seed} {policy} draw {draw}".format(**identity)
 with job(name, snakemake.log[0]) as say:
     # params leave out what can't change a measurement, so that editing it reruns none
     whole = config.load(snakemake.config)
+    say(progress(whole, Path("results")))
     Measurement(
         identity=identity,
         horizon_s=settings["horizon_s"],
@@ -38,6 +41,7 @@ with job(name, snakemake.log[0]) as say:
         merges=Path(snakemake.output.merges),
         telemetry=Path(snakemake.output.telemetry),
         manifest=Path(snakemake.output.manifest),
-        scratch=Path(f"results/{wildcards.run}/.scratch") / str(os.getpid()),
+        # on a cluster two nodes may give the same number
+        scratch=Path(f"results/{wildcards.run}/.scratch") / f"{platform.node()}-{os.getpid()}",
         log_folder=Path(snakemake.log[0]).parent,
     ).run(say)

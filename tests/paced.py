@@ -10,7 +10,8 @@ A request's *key* is ``prompt[0] - prompt_low``: for safesync's client that is t
     python tests/paced.py --port 8100 --first-token-s 0.05 --inter-token-s 0.01 --fault 3:cut
 
 Prints one line, ``paced server on http://127.0.0.1:PORT``, once it listens. When the environment
-holds SAFESYNC_API_KEY, every ``/v1`` path needs it as bearer token.
+holds VLLM_API_KEY (as a measurement sets it) or SAFESYNC_API_KEY, every ``/v1`` path needs it as
+bearer token.
 """
 
 import argparse
@@ -365,7 +366,7 @@ def parse_faults(items: list[str]) -> dict:
 
 async def listen(pace: Pace, port: int) -> None:
     """Serve until SIGTERM or SIGINT."""
-    paced = PacedServer(pace, os.environ.get("SAFESYNC_API_KEY"))
+    paced = PacedServer(pace, os.environ.get("VLLM_API_KEY") or os.environ.get("SAFESYNC_API_KEY"))
     server = await asyncio.start_server(
         paced.connection, "127.0.0.1", port, limit=1 << 24, backlog=1024
     )

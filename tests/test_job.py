@@ -27,6 +27,19 @@ def test_a_fault_of_ours_keeps_its_traceback_in_the_log(tmp_path, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+def test_an_interrupt_is_one_sentence_too(tmp_path, capsys):
+    code, log = failing(tmp_path, KeyboardInterrupt())
+    assert code == 130
+    assert log == "judge: at work\njudge: interrupted; nothing of it is taken as complete\n"
+    assert capsys.readouterr().err == log
+
+
+def test_a_full_disk_does_not_hide_what_is_said(capsys):
+    with pytest.raises(SystemExit), job("judge", "/dev/full"):
+        raise OSError("No space left on device")
+    assert capsys.readouterr().err == "judge: No space left on device\n"
+
+
 def test_a_signal_is_not_taken_for_an_error(tmp_path):
     with pytest.raises(SystemExit) as left, job("measure", str(tmp_path / "a.log")):
         raise SystemExit(143)

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from safesync.config import load, read
-from safesync.plan import done, measurements, sentence
+from safesync.plan import disk_bytes, done, measurements, progress, requests, sentence
 
 
 def test_the_default_run_is_eight_measurements():
@@ -37,3 +37,41 @@ def test_what_is_there_is_counted(tmp_path):
     assert done(config, tmp_path) == 1
     assert "run 'smoke': 4 measurements of 30 s" in sentence(config, tmp_path)
     assert "Results of 1 are there" in sentence(config, tmp_path)
+
+
+def test_progress_counts_what_is_there(tmp_path):
+    config = read("config/smoke.yaml")
+    assert progress(config, tmp_path) == "replay 1 of 4, about 5 min left"
+    for number in range(6):
+        folder = tmp_path / f"smoke/manifest/regime=bursty/seed={number}"
+        folder.mkdir(parents=True)
+        Path(folder / "manifest.json").write_text("{}")
+        told = ("2 of 4, about 4 min", "3 of 4, about 3 min", "4 of 4, about 1 min")
+        assert progress(config, tmp_path) == f"replay {told[min(number, 2)]} left"
+
+
+def test_disk_is_that_of_measurements_requests_and_emulated_rows():
+    config = load(
+        {
+            "slo": {"threshold_s": 1},
+            "seeds": {"calibration": [], "tune": [], "judge": [1, 2]},
+            "regimes": {"steady": {"arrivals": {"family": "poisson", "rate_rps": 2}}},
+            "policies": [{"id": "fixed", "policy": "fixed_h", "params": {"h": 256}}],
+            "claims": [],
+            "emulator": {"seeds": [], "draws": 10},
+        }
+    )
+    # two captures and two replays of 100 s with 200 requests; two controls of 10 draws in 2 blocks
+    assert disk_bytes(config) == (
+        5_000_000 + 4 * (35_000 + 100 * 160 + 200 * 180) + 2 * 10 * 2 * 31,
+        20_000_000 * 8,
+    )
+    assert "Disk: about 5 MB of results, and 160 MB more while" in sentence(config, Path("none"))
+
+
+def test_a_trace_has_as_many_requests_as_its_target_asks_for():
+    trace = {"family": "trace", "path": "a.csv"}
+    scaled = trace | {"scaling": "thin", "target_rps": 3}
+    config = load({"regimes": {"a": {"arrivals": trace}, "b": {"arrivals": scaled}}})
+    assert requests(config.regimes["a"], 50) is None
+    assert requests(config.regimes["b"], 50) == 150

@@ -1,35 +1,45 @@
 """How a pipeline job speaks: progress to the terminal and its log, an error as one sentence."""
 
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 @contextmanager
 def job(name: str, log: str) -> Iterator[Callable[[str], None]]:
-    """Yield ``say(line)``; end the process with status 1 and one sentence when the body fails.
+    """Yield ``say(line)``; end the process with one sentence when the body fails.
 
     Errors that are meant for the user (ValueError, RuntimeError, OSError and their kinds) are told
-    as they are; anything else is a fault of ours and leaves its traceback in ``log``.
+    as they are; anything else is a fault of ours and leaves its traceback in ``log``. The status
+    is 1, after an interrupt 130.
     """
     path = Path(log)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
+    # unbuffered: what a full disk does not take must not come up again when the file is closed
+    with path.open("wb", buffering=0) as file:
+
+        def write(text: str) -> None:
+            with suppress(OSError):
+                file.write(text.encode())
 
         def say(line: str) -> None:
-            for target in (file, sys.stderr):
-                print(f"{name}: {line}", file=target, flush=True)
+            print(f"{name}: {line}", file=sys.stderr, flush=True)
+            write(f"{name}: {line}\n")
 
         try:
             yield say
         except (ValueError, RuntimeError, OSError) as error:
             say(str(error))
             sys.exit(1)
+        except KeyboardInterrupt:
+            say("interrupted; nothing of it is taken as complete")
+            sys.exit(128 + signal.SIGINT)
         except Exception:
             say(f"a fault in safesync itself; the traceback is in {log}")
-            traceback.print_exc(file=file)
+            write(traceback.format_exc())
             sys.exit(1)
 
 

@@ -13,6 +13,8 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "all"]
+SMOKE = "config/smoke.yaml"
+PHASES = ("traces", "schedules", "all")  # the runs that `make run` consists of
 
 # a server that is ready at once, where the test is about the processes around it
 PACED = {
@@ -23,6 +25,8 @@ PACED = {
     ],
     "prompt_ids": [1000, 40000],
 }
+# a model for servers that read none: there in an instant, see Project.weightless
+WEIGHTLESS = {"source": "folder", "id": "weightless", "name": "weightless"}
 SMALL = {
     "run": "small",
     "horizon_s": 12,
@@ -61,6 +65,13 @@ class Project:
             if (ROOT / name).exists():
                 copy_tree(ROOT / name, self.folder / name)
 
+    def weightless(self) -> None:
+        """Make the folder of the model WEIGHTLESS."""
+        folder = self.folder / WEIGHTLESS["id"]
+        folder.mkdir()
+        (folder / "config.json").write_text('{"vocab_size": 49152}')
+        (folder / "model.safetensors").touch()
+
     def config(self, name: str, **values) -> str:
         """Write config/<name>.yaml and return its path inside the project."""
         path = f"config/{name}.yaml"
@@ -73,16 +84,19 @@ class Project:
         assert old in text, f"{name} does not hold {old!r}"
         (self.folder / name).write_text(text.replace(old, new, 1))
 
-    def start(self, *targets: str, config: str) -> subprocess.Popen:
+    def start(
+        self, *targets: str, config: str, environment: dict[str, str] | None = None
+    ) -> subprocess.Popen:
         """Start Snakemake in the background; its output is in snakemake.out."""
         with (self.folder / "snakemake.out").open("wb") as output:
             return subprocess.Popen(
                 [*SNAKEMAKE, *targets, "--configfile", config],
                 cwd=self.folder,
-                env=self.environment(),
+                env=self.environment() | (environment or {}),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_heed_interrupts,
             )
 
     def run(self, *arguments: str, config: str, timeout_s: float = 600) -> tuple[int, str]:
@@ -101,6 +115,10 @@ class Project:
     def environment(self) -> dict[str, str]:
         # this copy's library, not the installed checkout's
         return {**os.environ, "PYTHONPATH": str(self.folder / "src")}
+
+    def interrupt(self, snakemake: subprocess.Popen) -> None:
+        """Do what Ctrl-C does: SIGINT to Snakemake and all that shares its terminal."""
+        os.killpg(snakemake.pid, signal.SIGINT)
 
     def said(self) -> str:
         return (self.folder / "snakemake.out").read_text(errors="replace")
@@ -137,6 +155,11 @@ class Project:
                 process.send_signal(signal.SIGKILL)
             except psutil.Error:
                 continue
+
+
+def _heed_interrupts() -> None:
+    # a shell lets what it starts in the background ignore them, and they would inherit that
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def copy_tree(source: Path, target: Path) -> None:

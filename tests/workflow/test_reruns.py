@@ -3,26 +3,13 @@
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
 from safesync.tables.overlap import OVERLAP
-from workflow.project import ROOT, Project, copy_tree
-
-CONFIG = "config/smoke.yaml"
-PHASES = ("traces", "schedules", "all")
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A copy of the project with a finished smoke run: the checkout's own, if it has one."""
-    project = Project(tmp_path_factory.mktemp("finished"))
-    project.take("resources/models", "results/smoke", ".snakemake/metadata")
-    for phase in PHASES:
-        status, said = project.run(phase, config=CONFIG, timeout_s=1200)
-        assert status == 0, said
-    yield project
-    project.stop()
+from workflow.project import PHASES, ROOT, Project, copy_tree
+from workflow.project import SMOKE as CONFIG
 
 
 @pytest.fixture
@@ -35,8 +22,8 @@ def project(finished, tmp_path):
     return copy
 
 
-def planned(project: Project) -> set[str]:
-    """Return the jobs of a dry run: rule, and policy and draw where it has them."""
+def planned(project: Project, names: tuple[str, ...] = ("policy", "draw")) -> set[str]:
+    """Return the jobs of a dry run: rule, and those wildcards of ``names`` that it has."""
     status, said = project.run("-n", config=CONFIG)
     assert status == 0, said
     jobs = set()
@@ -46,7 +33,7 @@ def planned(project: Project) -> set[str]:
             continue
         wildcards = re.search(r"^    wildcards: (.*)$", part, re.MULTILINE)
         named = dict(pair.split("=", 1) for pair in wildcards[1].split(", "))
-        shown = [named[name] for name in ("policy", "draw") if name in named]
+        shown = [named[name] for name in names if name in named]
         jobs.add(" ".join([rule[1], *shown]))
     return jobs
 
@@ -63,6 +50,16 @@ DECIDED_ANEW = {
     "transfer",
     *JUDGED,
 }
+EMULATED = {"emulate_controls", "emulate fixed_h_96", "emulate wa_diloco"}
+# as far as can be planned: which draws, and which training runs, the new budgets will tell
+MEASURED_ANEW = {
+    "measure nosync 0",
+    "measure fixed_h_96 0",
+    "schedule_policy fixed_h_96",
+    "audit_causality fixed_h_96",
+    *EMULATED,
+    *DECIDED_ANEW,
+}
 
 EDITS = [
     pytest.param(
@@ -74,8 +71,7 @@ EDITS = [
         (CONFIG, "threshold_s: 1.5", "threshold_s: 1.25"),
         {
             "slo_threshold",
-            "emulate fixed_h_96",
-            "emulate wa_diloco",
+            *EMULATED,
             "agreement",
             "transfer",
             *JUDGED,
@@ -121,13 +117,54 @@ EDITS = [
     ),
     pytest.param(
         (CONFIG, "loop_lag_limit_s: 1.0", "loop_lag_limit_s: 0.9"),
-        JUDGED,
+        {"agreement", *JUDGED},
         id="a validity limit",
     ),
     pytest.param(
         (CONFIG, "start_timeout_s: 300.0", "start_timeout_s: 200.0"),
         {"report"},
         id="a time-out that measures nothing",
+    ),
+    pytest.param(
+        (CONFIG, "  passes: 10\n", "  passes: 11\n"),
+        {"report"},
+        id="a setting of merges that no policy makes",
+    ),
+    pytest.param(
+        ("src/safesync/emulator/engine.py", '"""', '"""Edited. '),
+        {"calibrate", "agreement", "transfer", "judge", "report", *EMULATED},
+        id="the emulator",
+    ),
+    pytest.param(
+        (CONFIG, "draws: 1000  # Draws of each control", "draws: 900  # Draws of each control"),
+        {"judge", "report", *EMULATED},
+        id="the emulator's draws",
+    ),
+    pytest.param(
+        (CONFIG, "batch: 16  # Sequences per island and inner step of", "batch: 8  # Those of"),
+        {
+            "train_on_schedule fixed_h_96 0",
+            "train_on_schedule wa_diloco 0",
+            "train_on_schedule matched_random_{budget} 0",
+            "judge",
+            "report",
+        },
+        id="the parity runs",
+    ),
+    pytest.param(
+        (CONFIG, "busy_rps: 6.0", "busy_rps: 5.0"),
+        {"generate_arrivals", "emulated_arrivals", *MEASURED_ANEW},
+        id="an arrival parameter",
+    ),
+    pytest.param(
+        (CONFIG, "max_num_seqs: 64  #", "max_num_seqs: 32  #"),
+        {"calibrate", *MEASURED_ANEW},
+        id="the sidecar",
+    ),
+    pytest.param(
+        (CONFIG, "parameters: 20000000  # fp32", "parameters: 16000000  # fp32"),
+        {"calibrate", *MEASURED_ANEW},
+        id="the merge",
     ),
 ]
 
@@ -160,12 +197,128 @@ def test_touching_every_file_reruns_nothing(project):
     assert planned(project) == set()
 
 
+def test_another_seed_runs_itself_and_what_sums_up_over_seeds(project):
+    project.edit(CONFIG, "judge: [23]  #", "judge: [23, 31]  #")
+    assert planned(project, ("seed", "policy", "draw")) == {
+        "generate_arrivals 31",
+        "schedule_capture 31 nosync",
+        "measure 31 nosync 0",
+        "train_learners 31",
+        "schedule_policy 31 fixed_h_96",
+        "schedule_policy 31 wa_diloco",
+        "measure 31 fixed_h_96 0",
+        "measure 31 wa_diloco 0",
+        "budgets 31",
+        "overlap 31",
+        "score 31",
+        "audit_causality fixed_h_96",
+        "audit_causality wa_diloco",
+        *EMULATED,
+        "agreement",
+        "transfer",
+        "judge",
+        "report",
+    }
+
+
+def test_switching_branches_and_back_reruns_nothing(project):
+    def git(*words):
+        identity = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
+        subprocess.run(["git", *identity, *words], cwd=project.folder, check=True)
+
+    git("init", "--quiet")
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "as it is")
+    git("checkout", "--quiet", "-b", "other")
+    edits = [edit.values[0] for edit in EDITS]
+    for name, old, new in {edit[0]: edit for edit in edits}.values():
+        project.edit(name, old, new)
+    git("commit", "--quiet", "--all", "--message", "edited")
+    assert {"report", "judge"} <= planned(project)
+    git("checkout", "--quiet", "-")
+    assert planned(project) == set()
+
+
+def test_a_change_of_the_measurements_code_asks_why_it_has_no_effect(project):
+    def weighed() -> subprocess.CompletedProcess:
+        return python("-m", "pytest", "-p", "no:cacheprovider", "tests/test_measured.py")
+
+    def python(*words) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=project.folder,
+            env=project.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert python("-m", "safesync.measured", "as it was found").returncode == 0
+    assert weighed().returncode == 0
+    project.edit("src/safesync/sidecar/measure.py", '"""', '"""Edited. ')
+    asked = weighed()
+    assert asked.returncode == 1
+    assert "raise MEASUREMENT_VERSION if that alters what is measured" in asked.stdout
+    assert python("-m", "safesync.measured", "a comment").returncode == 0
+    assert weighed().returncode == 0
+    assert planned(project) == set()
+
+
+# the rows of the README's table and the edits, or tests, that show them
+ROWS = {
+    "nothing, or touch every file, or switch branches and back": [
+        "test_a_finished_run_has_nothing_to_do",
+        "test_touching_every_file_reruns_nothing",
+        "test_switching_branches_and_back_reruns_nothing",
+    ],
+    "the report's template": ["report template"],
+    "a time-out, a setting of merges that no policy makes": [
+        "a time-out that measures nothing",
+        "a setting of merges that no policy makes",
+    ],
+    "the SLO threshold, a validity limit": ["SLO threshold", "a validity limit"],
+    "a statistics function": ["a statistics function"],
+    "one policy's file or parameter": [
+        "policy file",
+        "policy parameter",
+        "test_an_edit_that_changes_no_schedule_reruns_no_measurement",
+    ],
+    "one more draw": ["one more draw"],
+    "one more seed": ["test_another_seed_runs_itself_and_what_sums_up_over_seeds"],
+    "the emulator's code, the number of its draws": ["the emulator", "the emulator's draws"],
+    "the learners": ["the learners' period"],
+    "the training runs on schedules": ["the parity runs"],
+    "an arrival parameter, the merge, the sidecar": [
+        "an arrival parameter",
+        "the merge",
+        "the sidecar",
+    ],
+    "a comment in the measurement's code": [
+        "a comment in a measurement room",
+        "test_a_change_of_the_measurements_code_asks_why_it_has_no_effect",
+    ],
+}
+
+
+def test_every_row_of_the_readme_is_shown_and_every_edit_has_a_row():
+    table = (ROOT / "README.md").read_text().split("## What reruns")[1].split("\n\n")[1]
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[2:]]
+    assert rows == list(ROWS)
+    shown = [name for names in ROWS.values() for name in names]
+    assert len(shown) == len(set(shown))
+    tests = {name for name in shown if name.startswith("test_")}
+    assert all(callable(globals()[name]) for name in tests)
+    assert set(shown) - tests == {edit.id for edit in EDITS}
+
+
 def test_an_edit_that_changes_no_schedule_reruns_no_measurement(project):
     project.edit("src/safesync/policies/wa_diloco.py", '"""', '"""Edited. ')
     for phase in PHASES:
         status, said = project.run(phase, config=CONFIG)
         assert status == 0, said
         assert "rule measure:" not in said
+        told = "The report is results/smoke/report/index.html" in said
+        assert told == (phase == "all")
 
 
 def test_the_policy_of_the_readme_runs_on_a_finished_run_without_a_measurement(project):

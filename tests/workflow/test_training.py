@@ -2,6 +2,7 @@
 
 import signal
 
+import pandas as pd
 import pytest
 
 from safesync.tables.learners import LEARNERS
@@ -48,6 +49,7 @@ def test_learners_and_a_run_on_a_schedule(project):
     )
     assert trained["slot"] != facts["slot"]
     assert trained["slots"] == facts["slots"]
+    assert (trained["style"], trained["fragments"], trained["delay_steps"]) == ("blocking", 1, 0)
     assert not list((project.folder / "results/small").rglob("island-*"))
 
 
@@ -67,3 +69,21 @@ def test_a_killed_island_fails_the_job_and_the_next_run_takes_the_training_up(pr
     assert status == 0, said
     assert "takes up the checkpoint that a stopped run left" in said
     assert len(LEARNERS.read(project.folder / PROGRESS)) == 2 * STEPS
+
+
+def test_a_policy_is_trained_in_its_own_style(project):
+    late = {"id": "late", "policy": "fixed_h", "params": {"h": 24}, "style": "overlapped"}
+    parity = {"seeds": [5], "islands": 2, "batch": 2, "delay_steps": 3}
+    config = project.config("small", **SMALL | {"policies": [late], "parity": parity})
+    rows = {"draw": 0, "merge": [0, 1], "step": [24, 64], "start_s": [1.5, 6.0]}
+    rows = pd.DataFrame(rows | {"reason": "policy", "score": None})
+    SCHEDULE.write(project.folder / SCHEDULED.replace("matched_random_3", "late"), rows)
+    trained = TRAINED.replace("matched_random_3", "late").replace("draw=2", "draw=0")
+    # the schedule is given: what it would be made from is not there
+    status, said = project.run(trained, "--allowed-rules", "train_on_schedule", config=config)
+    assert status == 0, said
+    _, facts = TRAINING.read_with_metadata(project.folder / trained)
+    # 2 million parameters in fragments of half a million
+    assert (facts["style"], facts["fragments"], facts["delay_steps"]) == ("overlapped", 4, 3)
+    # the last fragments are taken three quarters of the way from 24 to 64 and from 64 to the end
+    assert [at["step"] for at in facts["heldout"]] == [0, 54 + 3, 112 + 3, STEPS - 2 * 32]

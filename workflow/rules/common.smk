@@ -1,9 +1,12 @@
 # What the config asks for, as plain lists and input functions that the rules share.
+import functools
 import json
+import os
 from hashlib import sha256
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 from safesync import config as settings
 from safesync.sources import library
@@ -21,6 +24,8 @@ CALIBRATED = [
 ]
 JUDGED = [(regime, seed) for regime in CONFIG.regimes for seed in CONFIG.seeds.judge]
 BLOCKS = [*CALIBRATED, *JUDGED]
+# in a grid of thousands of jobs a search through a list would take longer than the rest
+PLACES = {block: place for place, block in enumerate(BLOCKS)}
 
 
 def plain(section):
@@ -40,18 +45,28 @@ def slice_seeds(regime):
     return every if regime.arrivals.family == "trace" else None
 
 
+@functools.cache
 def policy_sources(policy):
     """The files that a policy's decisions come from."""
     entry = POLICIES[policy]
     return [entry.file] if entry.file else library(f"policies.{entry.policy}")
 
 
+def style_of(policy):
+    """How the merges of a policy run; those of captures and controls are blocking."""
+    return POLICIES[policy].style if policy in POLICIES else "blocking"
+
+
 def control(budget):
     return f"matched_random_{budget}"
 
 
+@functools.cache
 def budgets(regime, seed):
-    """Budgets of the claims in a block, known once their schedules are."""
+    """Budgets of the claims in a block, known once their schedules are.
+
+    They are final then; until then Snakemake's exception passes through, which is not kept.
+    """
     path = checkpoints.budgets.get(run=RUN, regime=regime, seed=seed).output.budgets
     with open(path) as file:
         return json.load(file)["budgets"]
@@ -69,8 +84,12 @@ def control_schedules(wildcards):
     ]
 
 
+def is_calibration(regime, seed):
+    return PLACES.get((regime, seed), len(BLOCKS)) < len(CALIBRATED)
+
+
 def captures(regime, seed):
-    return ["nosync", "probe"] if (regime, seed) in CALIBRATED else ["nosync"]
+    return ["nosync", "probe"] if is_calibration(regime, seed) else ["nosync"]
 
 
 def repeats(policy):
@@ -80,7 +99,7 @@ def repeats(policy):
 
 def known(regime, seed):
     """The replays of a block that the config alone tells: (policy, draw)."""
-    if (regime, seed) in CALIBRATED:
+    if is_calibration(regime, seed):
         return [(capture, 0) for capture in captures(regime, seed)]
     return [
         (policy, draw)
@@ -91,7 +110,7 @@ def known(regime, seed):
 
 def drawn(regime, seed):
     """The control replays of a block, which follow from the budgets of its claims."""
-    if (regime, seed) in CALIBRATED:
+    if is_calibration(regime, seed):
         return []
     return [
         (control(budget), draw)
@@ -142,10 +161,25 @@ def role(seed):
 
 def measurement_order(wildcards):
     """Seeded random order inside a block, so that drift of the machine hits all policies alike."""
-    place = BLOCKS.index((wildcards.regime, int(wildcards.seed)))
+    place = PLACES[wildcards.regime, int(wildcards.seed)]
     name = (
         f"{RUN}/{wildcards.regime}/{wildcards.seed}/{wildcards.policy}/{wildcards.draw}"
     )
     return (len(BLOCKS) - place) * 1000 + int(
         sha256(name.encode()).hexdigest(), 16
     ) % 1000
+
+
+onstart:
+    place = Path(f"results/{RUN}")
+    while not place.exists():
+        place = place.parent
+    if not os.access(place, os.W_OK):
+        raise WorkflowError(
+            f"{place.absolute()}: cannot be written to; the run's results go there"
+        )
+
+
+onsuccess:
+    if any(job.rule.name == "report" for job in workflow.dag.jobs):
+        logger.info(f"The report is results/{RUN}/report/index.html")

@@ -33,10 +33,11 @@ def background(wanted):
     return plain(wanted.background) | {"training": training if trains else None}
 
 
+@functools.cache
 def measured_with(regime, policy):
     """The settings of a policy's measurements in a regime, as their manifests repeat them."""
     wanted = CONFIG.regimes[regime]
-    style = POLICIES[policy].style if policy in POLICIES else "blocking"
+    style = style_of(policy)
     merge = measured(CONFIG.merge, "end_tolerance_s")
     merge |= {"ranks": wanted.ranks or CONFIG.merge.ranks, "style": style}
     # what a style does not use can't change what is measured
@@ -67,12 +68,8 @@ rule measure:
         "results/{run}/benchmarks/measure/regime={regime}/seed={seed}/policy={policy}/draw={draw}.tsv"
     priority: measurement_order
     resources:
+        **MEASUREMENT,
         machine=100,
-        runtime=int(
-            CONFIG.horizon_s + CONFIG.client.drain_s + CONFIG.sidecar.start_timeout_s
-        )
-        // 60
-        + 5,
     params:
         version=MEASUREMENT_VERSION,
         cores=plain(CONFIG.cores),

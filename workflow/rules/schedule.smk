@@ -18,6 +18,7 @@ rule schedule_capture:
     wildcard_constraints:
         policy="nosync|probe",
     resources:
+        **SHORT,
         machine=1,
     params:
         corridor=plain(CONFIG.corridor),
@@ -45,6 +46,7 @@ rule schedule_policy:
     wildcard_constraints:
         policy="|".join(POLICIES),
     resources:
+        **SHORT,
         machine=1,
     params:
         policy=lambda wildcards: POLICIES[wildcards.policy].policy,
@@ -86,6 +88,7 @@ rule audit_causality:
     wildcard_constraints:
         policy="|".join(POLICIES),
     resources:
+        **MEDIUM,
         machine=1,
     params:
         blocks=JUDGED,
@@ -113,6 +116,7 @@ rule schedule_controls:
     benchmark:
         "results/{run}/benchmarks/schedule_controls/regime={regime}/seed={seed}/budget={budget}.tsv"
     resources:
+        **SHORT,
         machine=1,
     params:
         corridor=plain(CONFIG.corridor),
@@ -140,6 +144,7 @@ checkpoint budgets:
     benchmark:
         "results/{run}/benchmarks/budgets/regime={regime}/seed={seed}.tsv"
     resources:
+        **SHORT,
         machine=1,
     params:
         claims=CONFIG.claims,

@@ -14,6 +14,7 @@ rule prepare_model:
     benchmark:
         "resources/models/benchmarks/{model}.tsv"
     resources:
+        **MEDIUM,
         machine=1,
     params:
         model=plain(CONFIG.model),

@@ -15,6 +15,7 @@ rule generate_arrivals:
     benchmark:
         "results/{run}/benchmarks/generate_arrivals/regime={regime}/seed={seed}.tsv"
     resources:
+        **SHORT,
         machine=1,
     params:
         arrivals=lambda wildcards: plain(CONFIG.regimes[wildcards.regime].arrivals),
