@@ -159,7 +159,9 @@ def warm_up(
             try:
                 medians.append(statistics.median(future.result() for future in waiting))
             except urllib.error.HTTPError as error:
-                said = error.read(300).decode(errors="replace")
+                said = error.read().decode(errors="replace")
+                # a server may repeat the key that it was given, and this goes into logs
+                said = (said.replace(server.key, "***") if server.key else said)[:300]
                 raise Broken(f"the server refused a warm-up request ({error}): {said}") from error
             except (OSError, http.client.HTTPException) as error:
                 processes.check()
