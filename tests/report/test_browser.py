@@ -267,9 +267,9 @@ def settled(page: Page, script: str) -> list:
     return found
 
 
-def press_button(page: Page, kind: str, at: list[float], count: int = 1) -> None:
+def press_button(page: Page, kind: str, at: list[float]) -> None:
     held = int(kind == "pressed")
-    page.mouse(kind, *at, button="left", buttons=held, clickCount=count)
+    page.mouse(kind, *at, button="left", buttons=held, clickCount=1)
 
 
 def test_it_opens_without_a_sound_and_asks_for_nothing(opened, built):
@@ -377,10 +377,9 @@ def test_dragging_zooms_the_timeline_and_the_client_with_it(opened, built):
         assert all(29 < tick < 61 for tick in ticks(opened, figure))
     inside = [1 for begin, until in windows if until > low and begin < high]
     assert bars(opened) == len(inside) < len(windows)
-    middle = point(opened, TIMELINE, 45, 2.4, "yaxis3")
-    for number in (1, 2):
-        press_button(opened, "pressed", middle, number)
-        press_button(opened, "released", middle, number)
+    # so soon after the drag the first click would count as the second of a pair
+    opened.evaluate("new Promise((then) => setTimeout(then, 500))")
+    opened.double_click(*point(opened, TIMELINE, 45, 2.4, "yaxis3"))
     for figure in (TIMELINE, CLIENT):
         wait_for_range(opened, figure, 0, HORIZON_S)
     assert opened.problems == []
