@@ -38,7 +38,10 @@ def small_disk(folder: Path, mebibytes: int) -> Iterator[Disk]:
         pytest.skip("only root mounts a file system")
     folder.mkdir(parents=True, exist_ok=True)
     size = f"size={mebibytes}m"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True)
+    mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"root may not mount here, as in a container: {done.stderr.strip()}")
     try:
         yield Disk(folder)
     finally:
