@@ -5,7 +5,7 @@ import pandas as pd
 from safesync.emulator import Trace, simulate
 from safesync.job import job
 from safesync.protocol.agreement import Twin, agreement_rows, left_out, summary
-from safesync.protocol.blocks import CONTROL
+from safesync.protocol.blocks import replayed_policy
 from safesync.protocol.calibrated import read_calibrated
 from safesync.protocol.emulated import merge_windows
 from safesync.protocol.evidence import Rules
@@ -52,7 +52,7 @@ with job("agreement", snakemake.log[0]) as say:
         schedule, decided = SCHEDULE.read_with_metadata(schedule_path)
         starts_s = schedule.loc[schedule["draw"] == draw, "start_s"].to_numpy()
         measured = REQUESTS.read(requests)
-        policy = CONTROL if decided["policy"] == CONTROL else path_policy
+        policy = replayed_policy(decided, path_policy)
         twins.append(
             Twin(
                 identity={

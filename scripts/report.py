@@ -4,7 +4,7 @@ import pandas as pd
 import yaml
 
 from safesync.job import job
-from safesync.protocol.blocks import CONTROL, SPACING
+from safesync.protocol.blocks import SPACING, replayed_policy
 from safesync.protocol.published import read_figures
 from safesync.report.figures.envelope import COLUMNS
 from safesync.report.merges import MergePlan
@@ -51,7 +51,7 @@ with job("report", snakemake.log[0]):
                 regime=regime,
                 seed=seed,
                 role=role,
-                policy=CONTROL if facts["policy"] == CONTROL else policy,
+                policy=replayed_policy(facts, policy),
                 draw=draw,
                 budget=len(schedule),
                 requests=REQUESTS.read(requests).drop(columns=["chunk_s", "chunk_tokens"]),

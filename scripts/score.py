@@ -4,7 +4,7 @@ import pandas as pd
 
 from safesync.job import job
 from safesync.placement import Corridor
-from safesync.protocol.blocks import CONTROL
+from safesync.protocol.blocks import replayed_policy
 from safesync.protocol.provenance import check_identity, check_settings
 from safesync.protocol.scores import score
 from safesync.protocol.validity import Limits
@@ -63,7 +63,7 @@ with job("score", snakemake.log[0]) as say:
                 "tier": "vllm",
                 "kind": params.kind,
                 "role": params.role,
-                "policy": CONTROL if decided["policy"] == CONTROL else path_policy,
+                "policy": replayed_policy(decided, path_policy),
                 "draw": draw,
                 "budget": len(schedule),
             },

@@ -4,11 +4,9 @@ import re
 import signal
 
 from workflow.measuring import QUICK, completes, fails, reached
-from workflow.project import SMALL, wait_until
-
-from safesync.tables.learners import LEARNERS
-
-PROGRESS = "results/small/learners/seed=1/part.parquet"
+from workflow.project import SMALL
+from workflow.training import fails as training_fails
+from workflow.training import taken_up, under_way
 
 
 def test_a_hung_rank_is_told_by_those_who_wait_for_it(project):
@@ -38,22 +36,12 @@ def test_a_hung_server_is_a_fault_and_no_slow_service(project):
 def test_a_hung_island_is_told_by_those_who_wait_for_it(project):
     learners = SMALL["learners"] | {"h": 16, "batch": 64, "timeout_s": 8}
     config = project.config("small", **SMALL | {"learners": learners})
-    snakemake = project.start(PROGRESS, config=config)
-    checkpoints = project.folder / "results/small/.training/learners/seed=1/checkpoints"
-    wait_until(lambda: [*checkpoints.glob("outer-*")], 60, "a checkpoint")
+    snakemake = under_way(project, config)
     project.process("safesync.learners", "plan.json 1 ").send_signal(signal.SIGSTOP)
-    wait_until(lambda: snakemake.poll() is not None, 45, "failure")
-    said = project.said()
-    assert snakemake.returncode != 0
+    said = training_fails(project, snakemake, timeout_s=45)
     assert re.search(
         r"training island 0 ended with status \d+; it said: .*a peer rank did not answer in time "
         r"while waiting for .*; all islands were ended",
         said,
     ), said
-    assert "Traceback" not in said
-    wait_until(lambda: not project.processes(), 10, "no process left")
-    assert not (project.folder / PROGRESS).exists()
-    status, said = project.run(PROGRESS, config=config)
-    assert status == 0, said
-    assert "takes up the checkpoint that a stopped run left" in said
-    assert len(LEARNERS.read(project.folder / PROGRESS)) == 2 * 192
+    taken_up(project, config)

@@ -8,9 +8,10 @@ import pytest
 from workflow.measuring import MANIFEST, NOSYNC, QUICK, completes, fails, reached
 from workflow.project import PACED, SMALL, WEIGHTLESS, Project, wait_until
 from workflow.test_emulated import PLANTED, planted
+from workflow.training import fails as training_fails
+from workflow.training import taken_up, under_way
 
 SAID = "interrupted; nothing of it is taken as complete"
-PROGRESS = "results/small/learners/seed=1/part.parquet"
 
 # a stage whose job stands still once it is at work
 HALT = '    __import__("pathlib").Path("at-work").touch() or __import__("time").sleep(600)'
@@ -69,19 +70,10 @@ def test_ctrl_c_in_a_job(finished, stage):
 def test_ctrl_c_in_training(project):
     learners = SMALL["learners"] | {"h": 16, "batch": 64}
     config = project.config("small", **SMALL | {"learners": learners})
-    snakemake = project.start(PROGRESS, config=config)
-    checkpoints = project.folder / "results/small/.training/learners/seed=1/checkpoints"
-    wait_until(lambda: [*checkpoints.glob("outer-*")], 60, "a checkpoint")
+    snakemake = under_way(project, config)
     project.interrupt(snakemake)
-    wait_until(lambda: snakemake.poll() is not None, 30, "end")
-    assert snakemake.returncode != 0
-    assert f"train_learners seed 1: {SAID}" in project.said()
-    assert "Traceback" not in project.said()
-    wait_until(lambda: not project.processes(), 10, "no process left")
-    assert not (project.folder / PROGRESS).exists()
-    status, said = project.run(PROGRESS, config=config)
-    assert status == 0, said
-    assert "takes up the checkpoint that a stopped run left" in said
+    assert f"train_learners seed 1: {SAID}" in training_fails(project, snakemake)
+    taken_up(project, config)
 
 
 @pytest.mark.parametrize(

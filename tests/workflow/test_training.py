@@ -8,10 +8,9 @@ import pytest
 from safesync.tables.learners import LEARNERS
 from safesync.tables.schedule import SCHEDULE
 from safesync.tables.training import TRAINING
-from workflow.project import SMALL, Project, wait_until
+from workflow.project import SMALL, Project
+from workflow.training import PROGRESS, STEPS, fails, taken_up, under_way
 
-STEPS = 192
-PROGRESS = "results/small/learners/seed=1/part.parquet"
 SCHEDULED = "results/small/schedule/regime=bursty/seed=1/policy=matched_random_3/part.parquet"
 TRAINED = (
     "results/small/training/regime=bursty/seed=1/policy=matched_random_3/draw=2/training_seed=5/"
@@ -56,19 +55,11 @@ def test_learners_and_a_run_on_a_schedule(project):
 def test_a_killed_island_fails_the_job_and_the_next_run_takes_the_training_up(project):
     learners = SMALL["learners"] | {"h": 16, "batch": 64, "layers": 2}
     config = project.config("small", **SMALL | {"learners": learners})
-    snakemake = project.start(PROGRESS, config=config)
-    checkpoints = project.folder / "results/small/.training/learners/seed=1/checkpoints"
-    wait_until(lambda: [*checkpoints.glob("outer-*")], 60, "a checkpoint")
+    snakemake = under_way(project, config)
     project.process("safesync.learners", "plan.json 1 ").send_signal(signal.SIGKILL)
-    wait_until(lambda: snakemake.poll() is not None, 30, "failure")
-    assert snakemake.returncode != 0
-    assert "training island 1 was killed by SIGKILL; all islands were ended" in project.said()
-    wait_until(lambda: not project.processes(), 10, "no process left")
-    assert not (project.folder / PROGRESS).exists()
-    status, said = project.run(PROGRESS, config=config)
-    assert status == 0, said
-    assert "takes up the checkpoint that a stopped run left" in said
-    assert len(LEARNERS.read(project.folder / PROGRESS)) == 2 * STEPS
+    said = fails(project, snakemake)
+    assert "training island 1 was killed by SIGKILL; all islands were ended" in said
+    taken_up(project, config)
 
 
 def test_a_policy_is_trained_in_its_own_style(project):

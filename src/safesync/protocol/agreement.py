@@ -11,7 +11,7 @@ from safesync.protocol import document as doc
 from safesync.protocol.blocks import NOSYNC
 from safesync.protocol.gates import count
 from safesync.protocol.scores import violates
-from safesync.protocol.statistics import mean_interval
+from safesync.protocol.statistics import mean_interval, pooled_sd
 from safesync.tables.agreement import AGREEMENT
 
 RATE = "violation_rate"
@@ -133,12 +133,7 @@ def _valid(twins: Sequence[Twin]) -> list[Twin]:
 
 def _noise(rates: pd.DataFrame) -> float | None:
     """Return the standard deviation of one run's rate, pooled over repeated schedules."""
-    spread = rates.groupby("schedule")["measured"].agg(["var", "size"])
-    spread = spread[spread["size"] > 1]
-    if spread.empty:
-        return None
-    freedom = spread["size"] - 1
-    return float(np.sqrt((spread["var"] * freedom).sum() / freedom.sum()))
+    return pooled_sd(runs.tolist() for _, runs in rates.groupby("schedule")["measured"])
 
 
 def _points(rate: float | None) -> float | None:

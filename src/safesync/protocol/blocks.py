@@ -1,6 +1,6 @@
 """A block's share of the evidence on one policy: its row, its draws, its capture."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -65,6 +65,14 @@ class Block:
         The excess differs from the rate by the capture of the same block, which cancels.
         """
         return self.rate - self.control_rate
+
+
+def replayed_policy(facts: Mapping, path_policy: str) -> str:
+    """Return the policy of a replay's row: controls lose the budget that their path names.
+
+    ``facts``: of its schedule. ``path_policy``: the policy in the replay's paths.
+    """
+    return CONTROL if facts["policy"] == CONTROL else path_policy
 
 
 def check_unique(scores: pd.DataFrame) -> None:

@@ -140,8 +140,10 @@ def wait_healthy(processes: Processes, server: Server, timeout_s: float) -> floa
             server.get("/health", timeout_s=2)
             return time.monotonic() - begin
         time.sleep(0.25)
-    log = f"; its output is in {server.child.log}" if server.child else ""
-    raise Broken(f"the server at {server.url} did not become healthy within {timeout_s:g} s{log}")
+    raise Broken(
+        f"the server at {server.url} did not become healthy within {timeout_s:g} s"
+        f"{_where_it_writes(server)}"
+    )
 
 
 def warm_up(
@@ -184,11 +186,15 @@ def check_answers(server: Server, prompt: list[int], unanswered: int, timeout_s:
     except urllib.error.HTTPError:
         return  # a refusal is an answer
     except (OSError, http.client.HTTPException) as error:
-        log = f"; its output is in {server.child.log}" if server.child else ""
         raise Broken(
             f"the server at {server.url} hangs: it left {unanswered} requests without an answer, "
-            f"and one more after the load got none within {timeout_s:g} s ({error}){log}"
+            f"and one more after the load got none within {timeout_s:g} s ({error})"
+            f"{_where_it_writes(server)}"
         ) from error
+
+
+def _where_it_writes(server: Server) -> str:
+    return f"; its output is in {server.child.log}" if server.child else ""
 
 
 def _port(wanted: int | None) -> int:
