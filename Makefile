@@ -28,6 +28,7 @@ run: setup
 	$(BIN)/snakemake traces --quiet rules host --cores $(CORES) --configfile "$(CONFIG)"
 	$(BIN)/snakemake schedules --quiet rules host --cores $(CORES) --configfile "$(CONFIG)"
 	$(BIN)/snakemake all --quiet rules host --cores $(CORES) --configfile "$(CONFIG)"
+	@$(BIN)/python -m safesync.show "$(CONFIG)"
 
 # after a run that was killed outright (Snakemake says that its folder is locked)
 unlock: setup

@@ -1,7 +1,15 @@
 from pathlib import Path
 
 from safesync.config import load, read
-from safesync.plan import disk_bytes, done, measurements, progress, requests, sentence
+from safesync.plan import (
+    disk_bytes,
+    done,
+    emulated_replays,
+    measurements,
+    progress,
+    requests,
+    sentence,
+)
 
 
 def test_the_default_run_is_eight_measurements():
@@ -61,9 +69,11 @@ def test_disk_is_that_of_measurements_requests_and_emulated_rows():
             "emulator": {"seeds": [], "draws": 10},
         }
     )
-    # two captures and two replays of 100 s with 200 requests; two controls of 10 draws in 2 blocks
+    # two captures and two replays of 100 s with 200 requests; in 2 blocks 10 draws, of the policy's
+    # own control and of the budgets 2 to 6: a merge 40 s after the other, or 16 s
+    assert emulated_replays(config) == (20, 100)
     assert disk_bytes(config) == (
-        5_000_000 + 4 * (35_000 + 100 * 160 + 200 * 180) + 2 * 10 * 2 * 31,
+        5_000_000 + 4 * (35_000 + 100 * 160 + 200 * 180) + (20 + 100) * 31,
         20_000_000 * 8,
     )
     assert "Disk: about 5 MB of results, and 160 MB more while" in sentence(config, Path("none"))

@@ -88,7 +88,12 @@ def test_it_finds_the_verdict_of_a_config(path, verdict, monkeypatch, tmp_path, 
     (tmp_path / "results/smoke").mkdir(parents=True)
     path.rename(tmp_path / "results/smoke/verdict.json")
     show.main(str(config))
-    assert verdict["answer"] in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert verdict["answer"] in said and "The report is" not in said
+    (tmp_path / "results/smoke/report").mkdir()
+    Path("results/smoke/report/index.html").touch()
+    show.main(str(config))
+    assert capsys.readouterr().out == f"{said}The report is results/smoke/report/index.html\n"
 
 
 @pytest.mark.parametrize(

@@ -577,6 +577,13 @@ def _check_lengths(config: Config) -> None:
             )
 
 
+def placements(config: Config) -> Corridor:
+    """Return the corridor of a run: its bounds with the merges' length and the horizon."""
+    return Corridor(
+        **config.corridor.model_dump(), merge_s=config.merge.merge_s, horizon_s=config.horizon_s
+    )
+
+
 def _check_budgets(config: Config) -> None:
     bounds = config.corridor
     steps = config.horizon_s / bounds.step_s
@@ -585,11 +592,8 @@ def _check_budgets(config: Config) -> None:
             f"horizon_s / corridor.step_s = {config.horizon_s:g} / {bounds.step_s:g} = {steps:.3g} "
             f"steps, more than the {_MOST_STEPS} that schedules are computed for"
         )
-    corridor = Corridor(
-        bounds.h_min, bounds.h_max, bounds.step_s, config.merge.merge_s, config.horizon_s
-    )
     tightest = bounds.h_min * bounds.step_s + config.merge.merge_s
-    if not any(corridor.grid.budgets()):
+    if not any(placements(config).grid.budgets()):
         raise ValueError(
             f"horizon_s {config.horizon_s:g} holds no merge: the first ends at h_min x step_s + "
             f"merge_s = {bounds.h_min} x {bounds.step_s:g} + {config.merge.merge_s:g} = "

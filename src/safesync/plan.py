@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from safesync.config import Config, ConfigError, Regime, read
+from safesync.config import Config, ConfigError, Regime, placements, read
 
 # what a measurement takes beside its load, as measured on two cores: start-up and warm-up, end
 OVERHEAD_S = 50
@@ -47,6 +47,17 @@ def requests(regime: Regime, horizon_s: float) -> float | None:
     return float(np.mean([one.expected for one in drawn]))
 
 
+def emulated_replays(config: Config) -> tuple[int, int]:
+    """Return how many replays of the emulated tier each policy has, and how many all share.
+
+    A policy's own are the draws of matched spacing, in every block; shared are the matched-random
+    draws of every budget that the corridor allows.
+    """
+    blocks = len(config.regimes) * (len(config.seeds.judge) + len(config.emulator.seeds))
+    own = blocks * config.emulator.draws
+    return own, own * len(placements(config).grid.budgets())
+
+
 def disk_bytes(config: Config) -> tuple[float, float]:
     """Return about how many bytes the results take, and what a measurement takes while it lasts.
 
@@ -57,9 +68,8 @@ def disk_bytes(config: Config) -> tuple[float, float]:
     for regime in config.regimes.values():
         expected = requests(regime, config.horizon_s) or 0.0
         kept += most / len(config.regimes) * expected * BYTES_PER_REQUEST
-    seeds = len(config.seeds.judge) + len(config.emulator.seeds)
-    controls = 2 * config.emulator.draws * len(config.regimes) * seeds
-    kept += len(config.policies) * controls * BYTES_PER_EMULATED_REPLAY
+    own, shared = emulated_replays(config)
+    kept += (len(config.policies) * own + shared) * BYTES_PER_EMULATED_REPLAY
     return kept, config.merge.parameters * BYTES_PER_PARAMETER
 
 

@@ -89,7 +89,7 @@ def show(document: VerdictDocument, console: Console) -> None:
 
 
 def main(path: str) -> None:
-    """Show the verdict of a run, given its config or the verdict document itself."""
+    """Show the verdict of a run and where its page is, given its config or the document itself."""
     try:
         if path.endswith(".json"):
             found = Path(path)
@@ -100,6 +100,9 @@ def main(path: str) -> None:
         sys.exit(str(error))
     width = None if sys.stdout.isatty() else _WIDTH
     show(document, Console(width=width, highlight=False, soft_wrap=False))
+    page = found.parent / "report" / "index.html"
+    if page.is_file():
+        print(f"The report is {page}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 # machine nothing but `machine` counts. The measured figures behind it: docs/on-slurm.md
 from math import ceil
 
+from safesync.plan import emulated_replays
+
 # a job's start, and its end, on a busy node and a slow file system
 START_S = 300
 # an inner step of all islands, at most; measured: 0.06 s
@@ -20,26 +22,14 @@ SHORT = {"mem_mb": 2000, "runtime": 2}
 MEDIUM = {"mem_mb": 8000, "runtime": 15}
 
 
-def emulation_needs(kinds):
-    """The draws of ``kinds`` controls, on all emulated blocks."""
-    seeds = len(CONFIG.seeds.judge) + len(CONFIG.emulator.seeds)
-    replays = kinds * CONFIG.emulator.draws * len(CONFIG.regimes) * seeds
+def emulation_needs(replays):
     return {
         "mem_mb": 8000,
         "runtime": minutes(replays * CONFIG.horizon_s * EMULATED_SECOND_S),
     }
 
 
-# a policy's own control in a block: matched spacing
-EMULATION = emulation_needs(1)
-# those of every budget that the corridor allows
-_shortest, _longest = (
-    steps * CONFIG.corridor.step_s + CONFIG.merge.merge_s
-    for steps in (CONFIG.corridor.h_min, CONFIG.corridor.h_max)
-)
-SHARED_EMULATION = emulation_needs(
-    ceil(CONFIG.horizon_s / _shortest - CONFIG.horizon_s / _longest) + 1
-)
+EMULATION, SHARED_EMULATION = map(emulation_needs, emulated_replays(CONFIG))
 
 
 def training_needs(islands, steps):

@@ -4,4 +4,4 @@ Raise it when a change of this room, of ``outer`` or of the tables it writes alt
 measured: stored measurements then rerun. A comment or a message does not.
 """
 
-MEASUREMENT_VERSION = 2
+MEASUREMENT_VERSION = 3

@@ -65,7 +65,16 @@ def test_a_cap_that_pays_for_no_part_is_refused():
 
 def test_overlapped_spreads_its_rounds_evenly_and_lasts_until_the_end():
     begun, end = window(Overlapped(10), length_s=20.0)
-    assert begun == [(2.0 * n, Share.WHOLE) for n in range(10)]
+    assert [share for _, share in begun] == [Share.WHOLE] * 10
+    assert [at for at, _ in begun] == pytest.approx([1.8 * n for n in range(10)])
+    assert end == 20.0
+
+
+def test_overlapped_makes_up_for_slow_rounds_before_the_end():
+    # ten rounds of 1.95 s at a pace of 1.8 s: the last begins 1.35 s behind it
+    slow = {Share.PART: 0.02, Share.WHOLE: 1.95}
+    begun, end = window(Overlapped(10), length_s=20.0, take_s=slow)
+    assert begun[-1][0] == pytest.approx(17.55)
     assert end == 20.0
 
 
@@ -102,7 +111,7 @@ def test_the_plan_names_the_style_and_its_sizes():
     begun, end = window(throttled, length_s=2.0)
     assert (begun, end) == ([(0.0, Share.PART)], 2.0)
     begun, _ = window(style_of(plan(style="overlapped", passes=3)), length_s=9.0)
-    assert [at for at, _ in begun] == list(range(9))
+    assert [at for at, _ in begun] == pytest.approx([0.9 * n for n in range(9)])
 
 
 def test_windows_end_by_style():

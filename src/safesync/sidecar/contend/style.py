@@ -14,6 +14,9 @@ from safesync.sidecar.contend.plan import Plan
 from safesync.tables.plans import PlanError
 
 
+_PACED = 0.9  # share of an overlapped window over which its rounds are spread
+
+
 class Style(Protocol):
     """What a rank asks in every window; ``done``: the costs of its rounds so far."""
 
@@ -81,7 +84,11 @@ class Throttled:
 
 
 class Overlapped:
-    """Merges ``rounds`` whole fragments at an even pace from the window's start to its end."""
+    """Merges ``rounds`` whole fragments at an even pace, and lasts until the window's end.
+
+    The last tenth of the window has no rounds of its own: it is there for those that a busy machine
+    has delayed, since what is not merged by the end would delay the next merge.
+    """
 
     warm_up = (Share.WHOLE, Share.WHOLE)
 
@@ -89,7 +96,9 @@ class Overlapped:
         self._rounds = rounds
 
     def due_s(self, done: Sequence[RoundCost], length_s: float) -> float:
-        return length_s * len(done) / self._rounds
+        if len(done) == self._rounds:
+            return length_s
+        return _PACED * length_s * len(done) / self._rounds
 
     def choose(self, done: Sequence[RoundCost], left_s: float, at_boundary: bool) -> Share:
         return Share.WHOLE if len(done) < self._rounds else Share.NONE
