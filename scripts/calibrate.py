@@ -21,9 +21,11 @@ from safesync.tables.telemetry import TELEMETRY
 params, found, regime = snakemake.params, snakemake.input, snakemake.wildcards.regime
 with job("calibrate", snakemake.log[0]) as say:
     fingerprints, limits = [], params.limits
-    for path in [*found.manifests, *found.probe_manifests]:
+    manifests = dict.fromkeys(found.manifests, params.nosync_settings)
+    manifests |= dict.fromkeys(found.probe_manifests, params.settings)
+    for path, settings in manifests.items():
         manifest = read_document(path, ("fingerprint", "config", "horizon_s", "kv_cache"))
-        check_settings(path, manifest, params.settings)
+        check_settings(path, manifest, settings)
         fingerprints.append(manifest["fingerprint"])
         limits = limits | cache_limits(manifest["kv_cache"])
     nosync = [REQUESTS.read(path) for path in found.requests]

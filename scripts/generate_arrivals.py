@@ -21,4 +21,7 @@ with job("generate_arrivals", snakemake.log[0]) as say:
         progress=in_tenths(lambda tenth: say(f"{tenth}0 % of the trace read")),
     )
     say(f"{len(rows)} requests in {params.horizon_s:g} s")
+    if facts["trace"]:
+        for note in facts["trace"]["notes"]:
+            say(f"{facts['trace']['path']}: {note}")
     ARRIVALS.write(snakemake.output.arrivals, rows, facts)

@@ -16,6 +16,10 @@ def broken(**values) -> str:
     return str(caught.value)
 
 
+def trace(**window) -> dict:
+    return {"family": "trace", "path": "mine.csv"} | window
+
+
 @pytest.mark.parametrize("name", config_files.PRESETS)
 def test_written_configs_have_not_drifted(name):
     assert Path(f"config/{name}.yaml").read_text() == config_files.config_yaml(name), (
@@ -77,6 +81,13 @@ def test_default_is_the_models_default():
         ({"emulator": {"seeds": [23]}}, "emulator.seeds: seed 23 stands in seeds.judge too"),
         ({"emulator": {"seeds": [5, 5]}}, "emulator.seeds: seed 5 stands twice"),
         ({"emulator": {"seeds": [-1]}}, "emulator.seeds: seed -1 is not from 0 to 2^31 - 1"),
+        ({"parity": {"seeds": [1, 1]}}, "parity.seeds: seed 1 stands twice; none may repeat"),
+        ({"parity": {"seeds": [-1]}}, "parity.seeds: seed -1 is not from 0 to 2^31 - 1"),
+        (
+            {"regimes": {"mine": {"arrivals": trace(window_s=99)}}},
+            "mine.yaml: regimes.mine.arrivals: window_s 99 is shorter than horizon_s 100; widen "
+            "the window or shorten horizon_s",
+        ),
         ({"sidecar": {"max_model_len": 50}}, "reach 96 tokens, more than sidecar.max_model_len 50"),
         ({"run": "../x"}, "mine.yaml: run: String should match pattern"),
         ({"policies": [{"id": "nosync", "policy": "fixed_h"}]}, "'nosync' is reserved"),
@@ -163,3 +174,17 @@ def test_a_file_that_holds_no_config_is_named(tmp_path, text):
     with pytest.raises(ConfigError, match=r"mine\.yaml: (not valid YAML|expected keys)") as caught:
         read(tmp_path / "mine.yaml")
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"window_s": 100},
+        {"window_s": None},
+        # of twice the rate that is asked for, 50 s would last 100 s
+        {"window_s": 50, "scaling": "stretch", "target_rps": 1},
+    ],
+)
+def test_a_window_that_may_hold_the_horizon_is_accepted(window):
+    config = load({"horizon_s": 100, "regimes": {"mine": {"arrivals": trace(**window)}}})
+    assert config.regimes["mine"].arrivals.window_s == window["window_s"]

@@ -1,10 +1,15 @@
+import json
 from pathlib import Path
 
-from safesync.config import load, read
+import pytest
+
+from safesync.config import ConfigError, load, read
 from safesync.plan import (
+    check_traces,
     disk_bytes,
     done,
     emulated_replays,
+    main,
     measurements,
     progress,
     requests,
@@ -85,3 +90,37 @@ def test_a_trace_has_as_many_requests_as_its_target_asks_for():
     config = load({"regimes": {"a": {"arrivals": trace}, "b": {"arrivals": scaled}}})
     assert requests(config.regimes["a"], 50) is None
     assert requests(config.regimes["b"], 50) == 150
+
+
+def told(tmp_path, capsys, trace: Path) -> str:
+    """Return what the command says of a config whose arrivals are those of ``trace``."""
+    path = tmp_path / "mine.yaml"
+    arrivals = {"family": "trace", "path": str(trace)}
+    path.write_text(json.dumps({"run": "mine", "regimes": {"a": {"arrivals": arrivals}}}))
+    try:
+        main(str(path))
+    except SystemExit as stopped:
+        return stopped.code  # a string: the status is 1, and the string is printed
+    return capsys.readouterr().out
+
+
+def test_a_trace_that_cannot_be_read_is_no_plan(tmp_path, capsys):
+    trace = tmp_path / "trace.csv"
+    field = f"{tmp_path}/mine.yaml: regimes.a.arrivals.path: {trace}"
+    expected = "expected a trace of requests"
+    assert told(tmp_path, capsys, trace) == f"{field}: no such file; {expected}"
+    trace.write_text("")
+    assert told(tmp_path, capsys, trace) == f"{field}: the file is empty; {expected}"
+    trace.write_text("arrival_s\n0.5\n")
+    assert told(tmp_path, capsys, trace).startswith("run 'mine': 8 measurements of 100 s")
+
+
+def test_a_trace_of_lengths_is_looked_for_too():
+    output = {"law": "empirical", "path": "absent.csv", "column": "output", "max": 64}
+    config = load({"regimes": {"a": {"tokens": {"output": output}}}})
+    with pytest.raises(ConfigError) as caught:
+        check_traces(config, "mine.yaml")
+    assert str(caught.value) == (
+        "mine.yaml: regimes.a.tokens.output.path: absent.csv: no such file; expected a trace of "
+        "requests"
+    )

@@ -535,6 +535,7 @@ class Config(Section):
                     f"controls.repeats: '{name}' is not measured{_nearest(name, measured)}"
                 )
         _check_emulated_seeds(self)
+        _check_seeds("parity.seeds", self.parity.seeds)
         for name in self.regimes:
             if not re.fullmatch(_ID, name):
                 raise ValueError(f"regimes: '{name}' is no name; expected a-z, 0-9 and _")
@@ -544,18 +545,23 @@ class Config(Section):
                 "give one of them"
             )
         _check_lengths(self)
+        _check_windows(self)
         _check_budgets(self)
         return self
 
 
-def _check_emulated_seeds(config: Config) -> None:
-    seeds = config.emulator.seeds
-    roles = config.seeds.model_dump()
+def _check_seeds(name: str, seeds: list[int]) -> None:
     for seed in seeds:
         if not 0 <= seed < 2**31:
-            raise ValueError(f"emulator.seeds: seed {seed} is not from 0 to 2^31 - 1")
+            raise ValueError(f"{name}: seed {seed} is not from 0 to 2^31 - 1")
         if seeds.count(seed) > 1:
-            raise ValueError(f"emulator.seeds: seed {seed} stands twice; none may repeat")
+            raise ValueError(f"{name}: seed {seed} stands twice; none may repeat")
+
+
+def _check_emulated_seeds(config: Config) -> None:
+    _check_seeds("emulator.seeds", config.emulator.seeds)
+    roles = config.seeds.model_dump()
+    for seed in config.emulator.seeds:
         for role, taken in roles.items():
             if seed in taken:
                 raise ValueError(
@@ -574,6 +580,19 @@ def _check_lengths(config: Config) -> None:
             raise ValueError(
                 f"regimes.{name}.tokens: prompt and output reach {longest} tokens, more than "
                 f"sidecar.max_model_len {config.sidecar.max_model_len}"
+            )
+
+
+def _check_windows(config: Config) -> None:
+    for name, regime in config.regimes.items():
+        source = regime.arrivals
+        # what a stretched trace takes of its window is known once its rate is
+        if source.family != "trace" or source.window_s is None or source.scaling == "stretch":
+            continue
+        if source.window_s < config.horizon_s:
+            raise ValueError(
+                f"regimes.{name}.arrivals: window_s {source.window_s:g} is shorter than horizon_s "
+                f"{config.horizon_s:g}; widen the window or shorten horizon_s"
             )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from safesync.config import Config, ConfigError, Regime, placements, read
+from safesync.workload.importers.base import TraceError
 
 # what a measurement takes beside its load, as measured on two cores: start-up and warm-up, end
 OVERHEAD_S = 50
@@ -114,9 +115,37 @@ def _size(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
+def check_traces(config: Config, name: str) -> None:
+    """Raise ConfigError when a trace that a regime names can't be read, a sentence per fault.
+
+    Of a trace only the first bytes are read: not whether it is as long as the seeds need.
+    ``name``: of the config.
+    """
+    # only this needs pyarrow, which is slow to load
+    from safesync.workload.importers.reading import TraceFile
+
+    faults = []
+    for regime, values in config.regimes.items():
+        sources = {
+            "arrivals": values.arrivals,
+            "tokens.prompt": values.tokens.prompt,
+            "tokens.output": values.tokens.output,
+        }
+        for place, source in sources.items():
+            for path in source.files:
+                try:
+                    TraceFile(path, source.format)
+                except TraceError as error:
+                    faults.append(f"{name}: regimes.{regime}.{place}.path: {error}")
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
 def main(path: str) -> None:
     try:
-        print(sentence(read(path), Path("results")))
+        config = read(path)
+        check_traces(config, path)
+        print(sentence(config, Path("results")))
     except (ConfigError, OSError) as error:
         sys.exit(str(error))
 

@@ -2,19 +2,16 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from safesync.learners.corpus import (
     BLOCK,
     HELD_OUT_EVERY,
+    SLOTS,
     held_out,
     shard,
     slot_of,
     standard_library,
 )
-
-SEEDS = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=40, unique=True)
 
 
 def numbered(blocks: int) -> np.ndarray:
@@ -53,23 +50,13 @@ def test_slots_do_not_meet_even_with_other_numbers_of_islands():
     assert one and other and not one & other
 
 
-@given(SEEDS)
-def test_no_two_seeds_share_a_slot(seeds):
-    found = [slot_of(seed, seeds) for seed in seeds]
-    assert len({slot for slot, _ in found}) == len(seeds)
-    (slots,) = {slots for _, slots in found}
-    assert len(seeds) <= slots == max(8, 1 << (len(seeds) - 1).bit_length())
-
-
-@given(SEEDS.filter(lambda seeds: len(seeds) < 8), st.integers(0, 2**31 - 1))
-def test_one_more_seed_at_the_end_moves_no_other(seeds, further):
-    for seed in seeds:
-        assert slot_of(seed, [*seeds, further]) == slot_of(seed, seeds)
-
-
-def test_a_seed_that_is_not_of_the_run_is_refused():
-    with pytest.raises(ValueError, match=r"seed 4 is not among the run's seeds \[1, 2\]"):
-        slot_of(4, [1, 2])
+def test_slots_are_told_by_role_and_place_and_roles_share_none():
+    places = {role: [slot_of(role, place) for place in range(20)] for role in ("judge", "parity")}
+    assert places["judge"][:10] == list(range(10))
+    assert places["parity"][:6] == list(range(10, SLOTS))
+    # the eleventh judge seed, and the seventh of parity, read what the first does
+    assert places["judge"][10:] == places["judge"][:10]
+    assert places["parity"][6:12] == places["parity"][:6]
 
 
 def test_the_standard_library_is_large_text_and_the_same_each_time():

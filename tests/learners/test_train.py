@@ -1,5 +1,7 @@
 """Whole runs of real processes: finished, killed, taken up again, and never left behind."""
 
+import fcntl
+import re
 import signal
 import subprocess
 import sys
@@ -99,7 +101,7 @@ def test_a_killed_island_ends_the_run_and_the_next_one_gives_the_same_to_the_las
     assert not any(process.is_running() for process in ended)
     lines = []
     again, known = run(tmp_path / "run", lines.append, **spread)
-    assert lines[0] == "takes up the checkpoint that a stopped run left"
+    assert re.fullmatch(r"takes up a stopped run's checkpoint, of inner step \d+", lines[0])
     assert len(lines) < 11
     assert again["loss"].tolist() == rows["loss"].tolist()
     assert known["heldout"] == facts["heldout"]
@@ -122,23 +124,52 @@ def test_a_silent_island_ends_the_run_within_the_time_out(tmp_path, monkeypatch)
     assert not any(process.is_running() for process in ended)
 
 
-def test_islands_end_when_the_run_is_killed_outright(tmp_path):
-    code = (
-        "from pathlib import Path\n"
-        "from safesync.learners.settings import Training\n"
-        "from safesync.learners.train import train\n"
-        "train(Training(islands=2, batch=4, layers=1), Path('run'), seed=1, data=(0, 8), "
-        "steps=100_000, merges=[50_000], decay_steps=1, say=print)\n"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+@pytest.mark.parametrize("damaged", ["outer-*", "island-0001-*"])
+def test_a_damaged_checkpoint_is_told_and_the_training_starts_anew(
+    uninterrupted, tmp_path, damaged
+):
+    _, rows, facts, _, spread = uninterrupted
+    with pytest.raises(TrainingError):
+        run(tmp_path / "run", on_progress(lambda found: found[0].kill()), **spread)
+    for path in (tmp_path / "run/checkpoints").glob(damaged):
+        path.write_bytes(path.read_bytes()[:-100])
+    lines = []
+    again, known = run(tmp_path / "run", lines.append, **spread)
+    told = [line for line in lines if line.endswith("; starts anew")]
+    assert len(told) == 1 and re.search(f"/{damaged.replace('*', '.*')}: ", told[0])
+    assert again["loss"].tolist() == rows["loss"].tolist()
+    assert known["heldout"] == facts["heldout"]
+
+
+def test_a_folder_in_which_another_process_trains_is_refused(tmp_path):
+    with (tmp_path / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(TrainingError, match=r": another process trains here; wait for it or"):
+            run(tmp_path)
+
+
+ENDLESS = """
+from pathlib import Path
+from safesync.learners.settings import Training
+from safesync.learners.train import train
+train(Training(islands=2, batch=4, layers=1), Path("run"), seed=1, data=(0, 8), steps=100_000,
+      merges=[50_000], decay_steps=1, say=print)
+"""
+STARTER = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1]]))"
+
+
+@pytest.mark.parametrize("command", [[ENDLESS], [STARTER, ENDLESS]], ids=["itself", "its starter"])
+def test_all_end_when_the_run_or_its_starter_is_killed_outright(tmp_path, command):
+    killed = subprocess.Popen([sys.executable, "-c", *command], cwd=tmp_path)
     try:
         deadline = time.monotonic() + 30
-        while len(found := psutil.Process(parent.pid).children()) < 2:
+        # two islands below whatever starts them
+        while len(found := psutil.Process(killed.pid).children(recursive=True)) < 1 + len(command):
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
-        parent.kill()
-        parent.wait()
+        killed.kill()
+        killed.wait()
     _, alive = psutil.wait_procs(found, timeout=15)
     assert alive == []
 
@@ -162,12 +193,12 @@ def test_a_checkpoint_of_another_plan_is_not_taken_up(tmp_path):
         merges=(3,),
         folder=tmp_path / "run",
     )
-    assert not training.prepare(plan, {"merges": [3]}, b"corpus")
+    training.prepare(plan, {"merges": [3]}, b"corpus")
     left = plan.checkpoints / "outer-0-9.safetensors"
     left.touch()
     plan.rendezvous.touch()
-    assert training.prepare(plan, {"merges": [3]}, b"corpus")
+    training.prepare(plan, {"merges": [3]}, b"corpus")
     assert left.exists() and not plan.rendezvous.exists()
-    assert not training.prepare(plan, {"merges": [4]}, b"corpus")
+    training.prepare(plan, {"merges": [4]}, b"corpus")
     assert not left.exists()
     assert plan.corpus.read_bytes() == b"corpus"

@@ -204,3 +204,20 @@ def test_more_blocks_are_asked_for_the_nearer_the_margin_is():
     ]
     assert all(one <= other for one, other in pairwise(asked))
     assert asked[0] < asked[-1]
+
+
+# one block; a clear gain on too few; a gain at the margin
+@pytest.mark.parametrize("differences", [[-0.05], [-0.051, -0.049] * 2, [0.02, -0.04] * 3])
+def test_blocks_too_short_for_the_margin_are_told(differences):
+    def settle(requests):
+        scores = planted(differences, [-0.01, 0.01], requests=requests, ok=requests, sent=requests)
+        return result(scores)["settle"]
+
+    long = settle(100)
+    assert "longer blocks" not in long["sentence"]
+    for requests, one in ((99, "1.01"), (3, "33.3")):
+        told = (
+            f"A block has {requests} requests, so one request is {one} points, more than the 1 "
+            "points that count; longer blocks are needed. "
+        )
+        assert settle(requests) == long | {"sentence": told + long["sentence"]}

@@ -245,7 +245,8 @@ def test_strongest_tier_answers_and_tiers_are_judged_apart():
     document = judged(scores)
     assert [result["tier"] for result in document["verdicts"]] == ["vllm", "emulator"]
     assert document["answer"] == (
-        "No claim is earned on the vllm tier: wa in bursty is INCONCLUSIVE."
+        "No claim is earned on the vllm tier: wa in bursty is INCONCLUSIVE (earned on tiers that "
+        "are computed: 0 of 1 on emulator)."
     )
 
 

@@ -103,6 +103,7 @@ def test_a_second_without_requests_has_none_that_was_late():
     figure = client_figure([quiet], ["wa"], LIMITS, HORIZON_S)
     assert numbers(figure.variants[0].data[0]["customdata"])[3] == 0
     assert figure.details == []
+    assert "how late requests were sent (0 also where none was due)" in figure.caption
 
 
 def test_p99_has_a_line_of_its_own_where_it_differs_from_the_worst():

@@ -74,6 +74,21 @@ def test_own_outcomes_are_means_by_policy():
     assert found.p95_ratio == pytest.approx((3.0 + 1.0) / 2)
     assert found.violation_rate == pytest.approx((0.2 + 0.0) / 2)
     assert found.met == pytest.approx(3 / 10)
+    assert found.quiet_ratio == 1.0
+
+
+def test_the_load_alone_makes_a_ratio_of_its_own():
+    slow = requests_of([1.5, 1.5, 3.0, 3.0, *[1.5] * 6])
+    merged, nosync = replay("wa", slow, [2.0]), {23: replay("nosync", slow, [])}
+    (found,) = own_outcomes([merged], nosync, ["wa"], **FACTS)
+    assert (found.p95_ratio, found.quiet_ratio) == (2.0, 2.0)
+
+
+def test_violations_that_no_merge_met_are_told_apart():
+    late = requests_of([1.0, 1.0, 6.0, 1.0, 1.0, 1.0, 6.0, 6.0, 1.0, 1.0])
+    nosync = {23: replay("nosync", QUIET, [])}
+    (found,) = own_outcomes([replay("wa", late.iloc[::-1], [2.0])], nosync, ["wa"], **FACTS)
+    assert (found.violation_rate, found.unmet) == (0.3, 0.2)
 
 
 def test_an_overlapped_merge_lasts_until_the_next_one():
@@ -125,15 +140,17 @@ def test_the_two_stand_side_by_side(figures):
     beside = compare(figures, "pressure", found, {23: found[0]}, ["wa"], **FACTS)
     assert beside.rows == [
         ("p95 during a merge / p95 of the others", "0.99 to 1.00", "1.00 to 3.00"),
+        ("of the same requests without merges", "not published", "1.00"),
         ("violations, by policy", "35.9 to 37.2 %", "0.0 to 20.0 %"),
+        ("of them by requests during no merge", "not published", "0.0 %"),
         ("between policies, points", "1.3", "20.0"),
         ("requests during a merge, by policy", "10.5 to 29.6 %", "30.0 %"),
         ("violations without merges", "not published", "0.0 %"),
     ]
     assert [outcome.policy for outcome in beside.own] == ["wa", "matched_random (1 merge)"]
     empty = compare(figures, "ordinary", [], {}, [], **FACTS)
-    assert [row[2] for row in empty.rows] == ["\u2013"] * 5
-    assert empty.rows[1][1] == "\u2013"
+    assert [row[2] for row in empty.rows] == ["\u2013"] * 7
+    assert empty.rows[2][1] == "\u2013"
     bursty = compare(figures, "bursty", [], {}, [], **FACTS)
-    assert bursty.rows[3][1].endswith("% (1 of 7)")
+    assert bursty.rows[5][1].endswith("% (1 of 7)")
     assert compare(figures, "of no kind", found, {}, [], **FACTS) is None

@@ -163,7 +163,16 @@ EDITS = [
     ),
     pytest.param(
         (CONFIG, "parameters: 20000000  # fp32", "parameters: 16000000  # fp32"),
-        {"calibrate", *MEASURED_ANEW},
+        {
+            "calibrate",
+            "measure fixed_h_96 0",
+            "measure wa_diloco 0",
+            "measure matched_random_{budget} 0",
+            "agreement",
+            "transfer",
+            *EMULATED,
+            *JUDGED,
+        },
         id="the merge",
     ),
 ]

@@ -32,5 +32,5 @@ def taken_up(project: Project, config: str) -> None:
     """See the next run go on at the checkpoint, to the end."""
     status, said = project.run(PROGRESS, config=config)
     assert status == 0, said
-    assert "takes up the checkpoint that a stopped run left" in said
+    assert "takes up a stopped run's checkpoint, of inner step " in said
     assert len(LEARNERS.read(project.folder / PROGRESS)) == 2 * STEPS

@@ -142,6 +142,17 @@ def test_a_trace_becomes_lines_of_config(tmp_path, capsys, times, more):
     assert rates[0] < 1 < rates[1]
 
 
+@pytest.mark.parametrize("more", [[], ["--times"]])
+def test_a_trace_that_is_no_better_told_by_two_states_is_poisson(tmp_path, capsys, more):
+    path = tmp_path / "mine.csv"
+    path.write_text("arrival_s\n" + "".join(f"{i / 2}\n" for i in range(401)))
+    main([str(path), *more])
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("# log-likelihood -")
+    assert first.endswith(": a second state gains less than 3, so Poisson arrivals do")
+    assert lines == ["arrivals:", "  family: poisson", "  rate_rps: 2"]
+
+
 @pytest.mark.parametrize(
     ("text", "more", "said"),
     [
@@ -150,6 +161,9 @@ def test_a_trace_becomes_lines_of_config(tmp_path, capsys, times, more):
         ("arrival_s\n", [], "mine.csv: .*"),
         ("arrival_s\n1.0\n", [], "mine.csv: fit_counts needs at least 2 bins"),
         ("arrival_s\n1.0\n", ["--times"], "mine.csv: fit_times needs at least 2"),
+        ("arrival_s\n0\n1.5\n", [], "mine.csv: .* one request, found 1 bin with 1$"),
+        ("arrival_s\n0\n3e9\n", [], "mine.csv: its 3e.09 s hold more than 2000000 bins of 1 s; "),
+        ("arrival_s\n0\n1e300\n", [], "stamps are read as seconds: if they are, raise --bin-s"),
         ("arrival_s\n1.0\nlate\n", [], "'arrival_s'"),
         ("when\n1.0\n", [], "no known format"),
         ("arrival_s\n1.0\n", ["--format", "azur"], "unknown format 'azur'; known: auto, "),

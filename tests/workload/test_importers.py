@@ -1,5 +1,6 @@
 """Trace formats: right values by hand, and one sentence for everything that is wrong."""
 
+import gzip
 import json
 import re
 import typing
@@ -297,6 +298,16 @@ J = line(0)
         ),
         (
             "arrivals_csv",
+            P + "2,1_300,5\n",
+            ", line 3: column 'prompt_tokens' is '1_300', expected a whole number of tokens",
+        ),
+        (
+            "arrivals_csv",
+            P + "1_300,1,5\n",
+            ", line 3: column 'arrival_s' is '1_300', expected a number of seconds",
+        ),
+        (
+            "arrivals_csv",
             P + "2,3,many\n",
             ", line 3: column 'output_tokens' is 'many', expected a whole number of tokens",
         ),
@@ -327,7 +338,7 @@ J = line(0)
         ("arrivals_csv", PLAIN.strip(), ": no rows; expected one per request"),
         (
             "arrivals_csv",
-            PLAIN.encode("utf-16"),
+            b"arrival_s,\xff\n1,2\n",
             ", line 1: not UTF-8 text; expected a CSV file with a header",
         ),
         (
@@ -373,10 +384,98 @@ def test_what_is_wrong_is_one_sentence_that_names_the_place(tmp_path, name, text
 
 def test_unknown_headers_and_files_are_told_what_is_known(tmp_path):
     sentence = refusal(written(tmp_path, "time,n\n1,2\n"))
-    assert sentence.startswith(": its first line is that of no known format; name the format")
+    assert sentence.startswith(": its first line, 'time,n', is that of no known format; name")
     assert all(f"{name}: " in sentence for name in FORMATS)
     assert refusal(tmp_path / "none.csv") == ": no such file; expected a trace of requests"
-    assert refusal(tmp_path) == ": no such file; expected a trace of requests"
+    assert refusal(tmp_path) == ": it is a folder; expected the file of a trace"
+
+
+def test_spaces_around_names_and_their_case_drop_no_column(tmp_path):
+    text = "Arrival_s, Prompt_Tokens,user name , output_tokens\n1, 10,a,5\n2,11,b,6\n"
+    path = written(tmp_path, text)
+    assert TraceFile(path).format.name == "arrivals_csv"
+    arrival_s, prompts, outputs, *_ = read(path)
+    assert arrival_s.tolist() == [0, 1]
+    assert (prompts.tolist(), outputs.tolist()) == ([10, 11], [5, 6])
+    assert TraceFile(path).notes() == ["columns passed over: user name"]
+    path = written(tmp_path, " timestamp,REQUEST TOKENS,response tokens\n5,1,2\n")
+    assert TraceFile(path).format.name == "burstgpt"
+    assert read(path)[1].tolist() == [1]
+    # the name itself goes before one like it
+    path = written(tmp_path, "Arrival_s,arrival_s\n9,1\n9,4\n")
+    assert read(path)[0].tolist() == [0, 3]
+    assert TraceFile(path).notes() == ["columns passed over: Arrival_s"]
+    path = written(tmp_path, "Arrival_s,ARRIVAL_S\n9,1\n")
+    assert refusal(path) == ", line 1: column 'arrival_s' stands twice in the header"
+    path = written(tmp_path, "Arrival_s\nsoon\n")
+    assert refusal(path) == (", line 2: column 'arrival_s' is 'soon', expected a number of seconds")
+
+
+def test_parquet_columns_are_found_by_name_in_any_case(tmp_path):
+    path = tmp_path / "mine.parquet"
+    pd.DataFrame(
+        {"Arrival_s": [0.0, 2.0], " prompt_tokens": [3, 4], "output_tokens": [5, 6], "user": [7, 8]}
+    ).to_parquet(path)
+    arrival_s, prompts, outputs, *_ = read(path)
+    assert arrival_s.tolist() == [0, 2]
+    assert (prompts.tolist(), outputs.tolist()) == ([3, 4], [5, 6])
+    assert TraceFile(path).notes() == ["columns passed over: user"]
+    pd.DataFrame({"Arrival_s": [0.0], "ARRIVAL_S": [0.0]}).to_parquet(path)
+    assert refusal(path) == ": column 'arrival_s' stands twice"
+
+
+def test_a_byte_that_is_not_utf8_hides_no_format(tmp_path):
+    path = written(tmp_path, b"arrival_s,user\n1,J\xfcrgen\n2,b\n")
+    assert read(path)[0].tolist() == [0, 1]
+    path = written(tmp_path, b"arrival_s,user\n1,a\n\xb2,b\n")
+    assert refusal(path) == (
+        ", line 3: column 'arrival_s' is '\ufffd', expected a number of seconds"
+    )
+    zoned = AZURE.encode() + b"2024-05-10 00:00:01+00:00,1,2\r\n2024-05-10 00:00:02Z,\xff,2\r\n"
+    assert refusal(written(tmp_path, zoned)) == (
+        ", line 3: column 'ContextTokens' is '\ufffd', expected a whole number of tokens"
+    )
+    path = written(tmp_path, "größe,arrival_s\n1,1\n".encode("latin-1"))
+    assert refusal(path).startswith(
+        ": its first line, 'gr\ufffd\ufffde,arrival_s', is that of no known format; name"
+    )
+    assert refusal(path, "arrivals_csv") == (
+        ", line 1: not UTF-8 text; expected a CSV file with a header"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (gzip.compress(PLAIN.encode()), "it is compressed by gzip: unpack it"),
+        (b"PK\x03\x04\x14", "it is a zip archive or a workbook: unpack it, or save it as CSV"),
+        (PLAIN.encode("utf-16"), "it is UTF-16 text: save it as UTF-8"),
+        (b"\xfe\xff" + PLAIN.encode("utf-16-be"), "it is UTF-16 text: save it as UTF-8"),
+    ],
+    ids=["gzip", "zip", "utf-16", "utf-16-be"],
+)
+def test_a_file_that_is_no_plain_text_is_told_what_it_is(tmp_path, content, said):
+    for name in ("auto", "arrivals_csv", "mooncake", "arrivals_parquet"):
+        assert refusal(written(tmp_path, content), name) == f": {said}"
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("arrival_s;prompt_tokens\n1;2\n", "'arrival_s;prompt_tokens' (its separator is ';', "),
+        ("arrival_s\tprompt_tokens\n1\t2\n", "'arrival_s prompt_tokens' (its separator is a tab, "),
+        ("\narrival_s\n1\n", "(blank), is that"),
+        ("# of mine\narrival_s\n1\n", "'# of mine', is that"),
+        ("1.5,10,20\n", "'1.5,10,20', is that"),
+        ("\x1b[2J" + "x" * 80 + "\n", f"' [2J{'x' * 56}', is that"),
+    ],
+    ids=["semicolon", "tab", "blank", "comment", "no header", "long"],
+)
+def test_a_first_line_that_is_not_known_is_quoted(tmp_path, content, shown):
+    sentence = refusal(written(tmp_path, content))
+    assert sentence.startswith(f": its first line, {shown}")
+    assert " is that of no known format; name the format, or give it the columns of " in sentence
+    assert ("expected ','), is that" in sentence) == ("separator" in shown)
 
 
 def test_parquet_faults_name_the_row_and_the_type(tmp_path):

@@ -1,6 +1,9 @@
 """A trace as the source of a block: slices, scaling, clipping, and refusals with arithmetic."""
 
 import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -304,6 +307,15 @@ def test_what_the_trace_cannot_serve_is_refused_with_the_arithmetic(steady, keys
     assert refusal(Trace(path=steady, **keys), **more) == said
 
 
+def test_a_trace_of_one_row_has_no_window(tmp_path):
+    path = tmp_path / "one.csv"
+    path.write_text("arrival_s\n5\n")
+    assert refusal(Trace(path=str(path))) == (
+        "the window starts at 0 s and ends at 0 s, but the trace's only row spans 0 s; set "
+        "window_start_s and window_s within them"
+    )
+
+
 def test_a_window_of_exactly_the_slices_holds_them(tmp_path):
     path = tmp_path / "dense.csv"
     path.write_text("arrival_s\n" + "".join(f"{i / 100}\n" for i in range(101)))
@@ -325,6 +337,81 @@ def test_slices_without_requests_are_passed_over_and_counted(tmp_path):
         "5 seeds need a slice of 10 s each, but 6 of the window's 10 slices hold no request; "
         "lengthen horizon_s, widen the window or drop seeds"
     )
+
+
+def per_second(path, scale, count=3_600):
+    """Write ``count`` requests, one a second, with stamps of ``scale`` of them to the second."""
+    path.write_text("arrival_s\n" + "".join(f"{i * scale}\n" for i in range(count)))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("scale", "end"), [(10**6, "3.599e+09"), (10**9, "3.599e+12"), (1e297, "3.599e+300")]
+)
+def test_stamps_of_another_unit_are_refused_where_slices_would_be_absurdly_many(
+    tmp_path, scale, end
+):
+    for slices in ("disjoint", "overlapping"):
+        trace = Trace(path=per_second(tmp_path / "mine.csv", scale), slices=slices)
+        assert refusal(trace, horizon_s=30.0) == (
+            f"the window [0, {end}) s holds more than 1000000 slices of 30 s; stamps are read as "
+            "seconds: if they are, narrow the window or lengthen horizon_s"
+        )
+
+
+def test_stretching_to_next_to_no_rate_is_refused(steady):
+    trace = Trace(path=steady, window_s=100, scaling="stretch", target_rps=1e-9)
+    assert refusal(trace) == (
+        "the window [0, 100) s holds more than 1000000 slices of 1e-08 s (horizon_s 10 / "
+        "time_factor 1e+09); stamps are read as seconds: if they are, narrow the window or "
+        "lengthen horizon_s, or raise target_rps"
+    )
+
+
+def test_slices_that_are_mostly_empty_put_the_unit_in_doubt(tmp_path):
+    trace = Trace(path=per_second(tmp_path / "ms.csv", 1_000))
+    notes = block(trace, horizon_s=30.0)[1]["trace"]["notes"]
+    # a request every 1000 s, in slices of 30 s
+    assert notes == [
+        "no columns prompt_tokens and output_tokens: lengths are the config's",
+        "116367 of 119966 slices hold no request; stamps are read as seconds",
+    ]
+    # real batches, far apart
+    batches = tmp_path / "batches.csv"
+    batches.write_text("arrival_s\n" + "".join(f"{100 * (i // 150)}\n" for i in range(1_501)))
+    facts = block(Trace(path=str(batches), lengths="config"))[1]["trace"]
+    assert (facts["slices_in_window"], facts["slices_without_requests"]) == (100, 90)
+    assert facts["notes"] == []
+    sparse = tmp_path / "sparse.csv"
+    sparse.write_text("arrival_s\n" + "".join(f"{20 * i}\n" for i in range(11)))
+    facts = block(Trace(path=str(sparse), lengths="config"))[1]["trace"]
+    assert (facts["slices_in_window"], facts["slices_without_requests"]) == (20, 10)
+    assert facts["notes"] == []
+
+
+def test_the_job_says_on_the_terminal_what_was_passed_over(tmp_path, capsys):
+    path = tmp_path / "mine.csv"
+    path.write_text("arrival_s,input_tokens\n" + "".join(f"{i},9\n" for i in range(31)))
+    script = Path(__file__).parents[2] / "scripts/generate_arrivals.py"
+    snakemake = SimpleNamespace(
+        params=SimpleNamespace(
+            arrivals={"family": "trace", "path": str(path)},
+            tokens={},
+            horizon_s=10.0,
+            seeds=[1],
+            context_tokens=512,
+        ),
+        wildcards=SimpleNamespace(regime="bursty", seed="1"),
+        log=[str(tmp_path / "job.log")],
+        output=SimpleNamespace(arrivals=str(tmp_path / "part.parquet")),
+    )
+    runpy.run_path(str(script), init_globals={"snakemake": snakemake})
+    assert capsys.readouterr().err.splitlines()[-3:] == [
+        "generate_arrivals: 10 requests in 10 s",
+        f"generate_arrivals: {path}: columns passed over: input_tokens",
+        f"generate_arrivals: {path}: no columns prompt_tokens and output_tokens: lengths are the "
+        "config's",
+    ]
 
 
 def test_a_window_without_requests_or_a_slice_with_none_left_is_refused(tmp_path):

@@ -122,6 +122,7 @@ rule calibrate:
     params:
         seeds=CONFIG.seeds.calibration,
         settings=lambda wildcards: model_settings(wildcards.regime),
+        nosync_settings=lambda wildcards: measured_with(wildcards.regime, "nosync"),
         limits={
             "max_num_seqs": CONFIG.sidecar.max_num_seqs,
             "max_model_len": CONFIG.sidecar.max_model_len,

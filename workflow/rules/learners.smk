@@ -2,7 +2,7 @@
 # OUTPUTS           learners = results/{run}/learners/seed={seed}/part.parquet
 #                   training = results/{run}/training/regime=…/seed=…/policy=…/draw=…/training_seed=…/part.parquet
 # Real DiLoCo runs of a small model. A run that was stopped is taken up at its last merge.
-from safesync.learners.corpus import slot_of
+from safesync.learners.corpus import SLOTS, slot_of
 
 TRAINED_WITH = {
     key: value for key, value in plain(CONFIG.learners).items() if key != "h"
@@ -10,12 +10,13 @@ TRAINED_WITH = {
 INNER_STEPS = round(CONFIG.horizon_s / CONFIG.corridor.step_s)
 
 
-@functools.cache
-def data_of(seed):
-    """The part of the corpus that is this seed's own, and how many parts there are."""
-    seeds = CONFIG.seeds
-    every = [*seeds.calibration, *seeds.tune, *seeds.judge, *CONFIG.parity.seeds]
-    return slot_of(int(seed), every)
+def data_of(role, seeds, seed):
+    """The part of the corpus that a seed trains on, and how many parts there are."""
+    if int(seed) not in seeds:
+        raise WorkflowError(
+            f"seed {seed} is not among the config's {role} seeds {seeds}"
+        )
+    return slot_of(role, seeds.index(int(seed))), SLOTS
 
 
 def spread(policy):
@@ -75,7 +76,7 @@ rule train_learners:
         training=TRAINED_WITH,
         h=CONFIG.learners.h,
         steps=INNER_STEPS,
-        data=lambda wildcards: data_of(wildcards.seed),
+        data=lambda wildcards: data_of("judge", CONFIG.seeds.judge, wildcards.seed),
     script:
         "../../scripts/train_learners.py"
 
@@ -108,7 +109,9 @@ rule train_on_schedule:
         steps=INNER_STEPS,
         style=lambda wildcards: style_of(wildcards.policy),
         spread=lambda wildcards: spread(wildcards.policy),
-        data=lambda wildcards: data_of(wildcards.training_seed),
+        data=lambda wildcards: data_of(
+            "parity", CONFIG.parity.seeds, wildcards.training_seed
+        ),
         corridor=plain(CONFIG.corridor),
         merge_s=CONFIG.merge.merge_s,
         horizon_s=CONFIG.horizon_s,

@@ -42,12 +42,17 @@ def measured_with(regime, policy):
     merge |= {"ranks": wanted.ranks or CONFIG.merge.ranks, "style": style}
     # what a style does not use can't change what is measured
     merge |= {key: None for key, user in STYLE_KEYS.items() if user != style}
+    beside = background(wanted)
+    if policy == "nosync":
+        # nothing merges: of all this only the number of islands that train can matter
+        needed = ["style", *(["ranks"] if beside["training"] else [])]
+        merge = {key: merge[key] for key in needed}
     return {
         "horizon_s": CONFIG.horizon_s,
         "sidecar": measured(CONFIG.sidecar, "port", "start_timeout_s"),
         "client": plain(CONFIG.client),
         "merge": merge,
-        "background": background(wanted),
+        "background": beside,
         "model": CONFIG.model.name,
     }
 

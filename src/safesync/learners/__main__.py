@@ -15,8 +15,8 @@ def main() -> None:
     cleanups = []
     end_with_signal_or_parent(f"island {rank}", cleanups, parent)
     # imported only now: the numeric libraries start threads, which must not take the signals
-    from safesync.learners.island import run
-    from safesync.learners.settings import LOST_A_PEER, Plan
+    from safesync.learners.island import DamagedError, run
+    from safesync.learners.settings import DAMAGED, LOST_A_PEER, Plan
     from safesync.outer import DeviceError, NonFiniteError, PeerLostError, remove_unfinished
     from safesync.tables.plans import read_plan
 
@@ -29,6 +29,8 @@ def main() -> None:
         return
     except PeerLostError as error:
         status, said = LOST_A_PEER, error
+    except DamagedError as error:
+        status, said = DAMAGED, error
     except (NonFiniteError, DeviceError, ValueError, OSError) as error:
         said = error
     print(said, file=sys.stderr, flush=True)

@@ -5,15 +5,15 @@ and a slot's to its islands, so that every part is a fair sample of the whole.
 """
 
 import sysconfig
-from collections.abc import Iterable
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
 BLOCK = 8_192
 HELD_OUT_EVERY = 32
-_FEWEST_SLOTS = 8
+SLOTS = 16
+# of each role: the first slot, and how many there are
+_SLOTS_OF = {"judge": (0, 10), "parity": (10, 6)}
 # not every distribution ships them
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
@@ -25,26 +25,16 @@ def standard_library() -> bytes:
     return b"".join((root / file).read_bytes() for file in files if not _LEFT_OUT & {*file.parts})
 
 
-def slot_of(seed: int, seeds: Iterable[int]) -> tuple[int, int]:
-    """Return the slot of ``seed`` and how many there are: no two of ``seeds`` share one.
+def slot_of(role: str, position: int) -> int:
+    """Return the slot, of ``SLOTS``, of the seed at ``position`` in the list of its ``role``.
 
-    A seed prefers the slot that its hash names, and takes the next free one when an earlier seed
-    has that, so that a further seed rarely moves another. There are eight slots, doubled until
-    all seeds have one. Raises ValueError for a seed that is not among ``seeds``.
+    ``role``: judge, or parity for training seeds. The place alone decides, so that a further seed
+    at the end of a list moves no other. No two roles share a slot. Seeds of one role have slots of
+    their own as long as there are some; further ones begin anew, and read the same part in
+    batches of their own.
     """
-    seeds = list(dict.fromkeys(seeds))
-    slots = _FEWEST_SLOTS
-    while slots < len(seeds):
-        slots *= 2
-    taken: dict[int, int] = {}
-    for one in seeds:
-        place = int(sha256(str(one).encode()).hexdigest(), 16) % slots
-        while place in taken:
-            place = (place + 1) % slots
-        taken[place] = one
-        if one == seed:
-            return place, slots
-    raise ValueError(f"seed {seed} is not among the run's seeds {seeds}")
+    first, count = _SLOTS_OF[role]
+    return first + position % count
 
 
 def shard(corpus: np.ndarray, slot: int, slots: int, island: int, islands: int) -> np.ndarray:

@@ -19,11 +19,24 @@ from safesync.learners.inner import Inner
 from safesync.learners.model import Transformer
 from safesync.learners.settings import Plan
 from safesync.learners.turns import turns
-from safesync.outer import Fragment, OuterMerge, RoundCost, broadcast_, gather, join, split
+from safesync.outer import (
+    CheckpointError,
+    Fragment,
+    OuterMerge,
+    RoundCost,
+    broadcast_,
+    gather,
+    join,
+    split,
+)
 from safesync.tables.learners import LEARNERS
 from safesync.workload.streams import stream
 
 _TOLD = 10  # lines of progress in a training run
+
+
+class DamagedError(RuntimeError):
+    """A checkpoint is there and cannot be read; the message names its file."""
 
 
 def run(plan: Plan, rank: int) -> None:
@@ -34,7 +47,8 @@ def run(plan: Plan, rank: int) -> None:
     update is applied), ``final_heldout_loss`` (nats per token, of the merged model),
     ``parameters`` and ``merge_costs`` (what each round since the last start took and moved on rank
     0: one per merge and fragment). Rank 0 tells its progress on standard output. Raises
-    DeviceError, PeerLostError, NonFiniteError, CheckpointError, TableError and ValueError.
+    DeviceError, PeerLostError, NonFiniteError, DamagedError, CheckpointError, TableError and
+    ValueError.
     """
     device = join(
         "gloo" if plan.device == "cpu" else "nccl",
@@ -231,8 +245,11 @@ class Island:
         broadcast_(found, "rank 0's search for a checkpoint")
         if not found.item():
             return
-        self.outer.restore()
-        state = read_island(self._folder, self._rank, self.outer.rounds)
+        try:
+            self.outer.restore()
+            state = read_island(self._folder, self._rank, self.outer.rounds)
+        except CheckpointError as error:
+            raise DamagedError(str(error)) from error
         self.inner.restore(state.step, state.moments)
         self.inner.flat.data.copy_(state.inner)
         self._pending = {turn: add.to(self._device) for turn, add in state.pending.items()}
@@ -241,6 +258,8 @@ class Island:
         torch.set_rng_state(state.rng)
         self._loss, self._step_s = state.loss.tolist(), state.step_s.tolist()
         self._heldout = [(int(step), loss) for step, loss in state.heldout.tolist()]
+        if self._rank == 0:
+            print(f"takes up a stopped run's checkpoint, of inner step {state.step}", flush=True)
         # the stopped run may not have come to all turns of this step
         self._take_turns()
 

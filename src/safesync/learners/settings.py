@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 LOST_A_PEER = 3  # exit status of an island that ends for want of another
+DAMAGED = 4  # exit status of an island that cannot read its checkpoint
 _DILOCO = "DiLoCo's (arXiv 2311.08105)"
 
 

@@ -1,30 +1,37 @@
 """A training run: its islands started as processes, watched, and always ended."""
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
 
 from safesync.learners.corpus import standard_library
-from safesync.learners.settings import LOST_A_PEER, Plan, Training
+from safesync.learners.settings import DAMAGED, LOST_A_PEER, Plan, Training
 from safesync.tables import TableError, read_document, write_document
 from safesync.tables.atomic import replacing
 from safesync.tables.learners import LEARNERS
 
 _POLL_S = 0.1
 _GRACE_S = 5.0
+_ENDED = "all islands were ended"
+_TAKEN_UP = ", and the next run takes up the last checkpoint"
 
 
 class TrainingError(RuntimeError):
     """A training run broke; the message is one sentence that names the island."""
+
+
+class DamagedCheckpointError(TrainingError):
+    """What a stopped run left cannot be read; the message names the file."""
 
 
 def train(
@@ -42,15 +49,16 @@ def train(
 ) -> tuple[pd.DataFrame, dict]:
     """Train islands with merges after the inner steps ``merges``; return LEARNERS rows and facts.
 
-    ``data``: the seed's slot of the corpus and the number of slots (``corpus.slot_of``). One more
+    ``data``: the seed's slot of the corpus (``corpus.slot_of``) and the number of slots. One more
     merge follows the last of ``steps``, so that every step counts in the merged model.
     ``decay_steps``: the step at which the learning rate's cosine ends. ``fragments`` and
     ``delay_steps``: how an overlapped merge reaches the islands (``turns.turns``); the defaults
     are a blocking one. ``folder`` is scratch: what a stopped run of the same plan left there is
-    taken up, and it is removed when the training is done. ``say`` is told the progress. Facts:
-    those of ``island.run``, the plan's values, and ``corpus_sha256``.
+    taken up, unless it is damaged, and it is removed when the training is done. ``say`` is told
+    the progress. Facts: those of ``island.run``, the plan's values, and ``corpus_sha256``.
 
-    Raises TrainingError, and ValueError for a plan that cannot be trained.
+    Raises TrainingError, also when another process trains in ``folder`` or the one that started
+    this one is gone, and ValueError for a plan that cannot be trained.
     """
     plan = Plan(
         **settings.model_dump(),
@@ -67,36 +75,58 @@ def train(
     corpus = standard_library()
     identity = plan.model_dump(mode="json", exclude={"folder", "timeout_s"})
     identity |= {"corpus_sha256": sha256(corpus).hexdigest()}
-    if prepare(plan, identity, corpus):
-        say("takes up the checkpoint that a stopped run left")
-    write_document(plan.folder / "plan.json", plan.model_dump(mode="json"))
-    _run_islands(plan, say)
-    rows, facts = LEARNERS.read_with_metadata(plan.result)
-    shutil.rmtree(folder)
+    with _alone_in(folder):
+        prepare(plan, identity, corpus)
+        try:
+            _run_islands(plan, say)
+        except DamagedCheckpointError as error:
+            say(f"{error}; starts anew")
+            shutil.rmtree(plan.checkpoints)
+            prepare(plan, identity, corpus)
+            _run_islands(plan, say)
+        rows, facts = LEARNERS.read_with_metadata(plan.result)
+        shutil.rmtree(folder)
     return rows, facts | identity
 
 
-def prepare(plan: Plan, identity: dict, corpus: bytes) -> bool:
-    """Make the folder ready to meet in; return whether a checkpoint of this very run is there."""
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other trainings out of ``folder``, which is made; TrainingError when one is in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("wb") as lock:
+        # a file system without locks keeps nobody out
+        with suppress(OSError):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise TrainingError(
+                    f"{folder}: another process trains here; wait for it or end it"
+                ) from None
+        yield
+
+
+def prepare(plan: Plan, identity: dict, corpus: bytes) -> None:
+    """Make the folder ready to meet in, with no checkpoint but one of this very run."""
     note = plan.folder / "identity.json"
     try:
         same = read_document(note) == identity
     except TableError:
         same = False
     if not same:
-        shutil.rmtree(plan.folder, ignore_errors=True)
+        shutil.rmtree(plan.checkpoints, ignore_errors=True)
     plan.checkpoints.mkdir(parents=True, exist_ok=True)
     plan.rendezvous.unlink(missing_ok=True)
     plan.result.unlink(missing_ok=True)
     with replacing(plan.corpus) as temporary:
         temporary.write_bytes(corpus)
     write_document(note, identity)
-    return any(plan.checkpoints.iterdir())
+    write_document(plan.folder / "plan.json", plan.model_dump(mode="json"))
 
 
 def _run_islands(plan: Plan, say: Callable[[str], None]) -> None:
     """Start every island and wait for all; when one fails, or we do, all are ended."""
     logs = [plan.folder / f"island-{island}.log" for island in range(plan.islands)]
+    parent = os.getppid()
     processes: list[subprocess.Popen] = []
     with ExitStack() as stack:
         told = plan.folder / "progress"
@@ -127,6 +157,8 @@ def _run_islands(plan: Plan, say: Callable[[str], None]) -> None:
                 say(line.rstrip())
             if any(process.returncode for process in processes):
                 break
+            if os.getppid() != parent:
+                raise TrainingError(f"what started this training is gone; {_ENDED}{_TAKEN_UP}")
             time.sleep(_POLL_S)
         for line in progress:
             say(line.rstrip())
@@ -134,7 +166,10 @@ def _run_islands(plan: Plan, say: Callable[[str], None]) -> None:
 
 
 def _check(processes: list[subprocess.Popen], logs: list[Path]) -> None:
-    """Raise TrainingError for the island that failed by itself, rather than for want of a peer."""
+    """Raise TrainingError for the island that failed by itself, rather than for want of a peer.
+
+    DamagedCheckpointError where that is the reason.
+    """
     failed = [island for island, process in enumerate(processes) if process.returncode]
     if not failed:
         return
@@ -144,15 +179,16 @@ def _check(processes: list[subprocess.Popen], logs: list[Path]) -> None:
         failed = [island for island, process in enumerate(processes) if process.poll()]
     failed.sort(key=lambda island: processes[island].returncode == LOST_A_PEER)
     island, code = failed[0], processes[failed[0]].returncode
+    if code == DAMAGED:
+        raise DamagedCheckpointError(_last_line(logs[island]))
     how = (
         f"was killed by {signal.Signals(-code).name}"
         if code < 0
         else f"ended with status {code}; it said: {_last_line(logs[island])}"
     )
-    raise TrainingError(
-        f"training island {island} {how}; all islands were ended, and the next run takes up the "
-        "last checkpoint"
-    )
+    # what an island refuses by itself, it will refuse again
+    then = _TAKEN_UP if code < 0 or code == LOST_A_PEER else ""
+    raise TrainingError(f"training island {island} {how}; {_ENDED}{then}")
 
 
 def _last_line(log: Path) -> str:

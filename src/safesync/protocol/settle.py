@@ -24,8 +24,9 @@ def settle(study: Study, case: Case, family: int, *, aware: bool = True) -> doc.
     The gain and the noise seen in the case are taken as true: the design of fewest further replays
     with which it is then EARNED, HARMFUL or TIED with probability ``power.TARGET``. One block shows
     no noise over blocks; what is returned then is the least that is needed, the blocks with which p
-    can fall low enough. ``aware``: False while no gain over the policy's own gaps in other orders
-    is shown, which EARNED needs as well.
+    can fall low enough. The sentence says first when a block is too short for the margin.
+    ``aware``: False while no gain over the policy's own gaps in other orders is shown, which EARNED
+    needs as well.
 
     None without evidence, or when the budget leaves no placement to test.
     """
@@ -35,6 +36,7 @@ def settle(study: Study, case: Case, family: int, *, aware: bool = True) -> doc.
     if finest < _NO_FREEDOM:
         return None
     rules, have = study.rules, Design(len(case.blocks), case.draws)
+    longer = _longer(case, rules.min_gain)
     resolving = blocks_to_resolve(finest, rules.alpha / family, rules.min_blocks)
     facts = {"resolving_blocks": resolving, "resolving_p": smallest_p(finest, resolving)}
     noise = noise_of(case.differences, case.draw_rates, case.run_sd)
@@ -45,7 +47,7 @@ def settle(study: Study, case: Case, family: int, *, aware: bool = True) -> doc.
             **facts,
             **planned,
             **dict.fromkeys(("probability", "likely", "assumed")),
-            sentence=f"At least {_design(least)}, so that p can fall low enough: "
+            sentence=f"{longer}At least {_design(least)}, so that p can fall low enough: "
             f"{_cost(case.tier, planned)}. One block shows no noise to plan with.",
         )
     facts["assumed"] = _assumed(case, noise)
@@ -64,7 +66,7 @@ def settle(study: Study, case: Case, family: int, *, aware: bool = True) -> doc.
         return doc.Settle(
             **facts,
             **dict.fromkeys((*_NO_DESIGN, "probability", "likely")),
-            sentence=f"No design of up to {MOST_BLOCKS} blocks settles it with probability "
+            sentence=f"{longer}No design of up to {MOST_BLOCKS} blocks settles it with probability "
             f"{TARGET:g} if {_if(case, noise, have)}: too near the margin of "
             f"{100 * rules.min_gain:g} points.",
         )
@@ -72,7 +74,7 @@ def settle(study: Study, case: Case, family: int, *, aware: bool = True) -> doc.
     planned = _planned(study, case, have, design, finest)
     likely = _likely(expected)
     sentence = (
-        f"{_design(design)} (there are {_design(have)}) settle it with probability "
+        f"{longer}{_design(design)} (there are {_design(have)}) settle it with probability "
         f"{expected.settled:.2f}, most likely as {likely}, if {_if(case, noise, design)}: "
         f"{_cost(case.tier, planned)}."
     )
@@ -89,6 +91,17 @@ def _finest(case: Case) -> float:
         return case.draws
     blocks = len(case.blocks)
     return max(case.better[0].smallest, 2.0**-blocks) ** (-1 / blocks) - 1
+
+
+def _longer(case: Case, min_gain: float) -> str:
+    """Return a sentence where one request of the shortest block exceeds ``min_gain``; else ''."""
+    requests = min(block.requests for block in case.blocks)
+    if not 0 < requests * min_gain < 1:
+        return ""
+    return (
+        f"A block has {count(requests, 'request')}, so one request is {100 / requests:.3g} points, "
+        f"more than the {100 * min_gain:g} points that count; longer blocks are needed. "
+    )
 
 
 def _planned(study: Study, case: Case, have: Design, design: Design, finest: float) -> dict:

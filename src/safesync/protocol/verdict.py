@@ -416,12 +416,12 @@ def _result(study: Study, case: Case, *, sentence: str, **fields) -> doc.PolicyR
 
 
 def _answer(verdicts: Sequence[doc.PolicyResult]) -> str:
-    """Return the one sentence: the strongest tier's claims, by verdict."""
+    """Return the one sentence: the strongest tier's claims, by verdict, and what others count."""
     if not verdicts:
         return "No claim was judged: the scores hold no judge replay, or no policy was claimed."
-    tier = verdicts[0].tier
+    tier, *computed = dict.fromkeys(result.tier for result in verdicts)
     here = [result for result in verdicts if result.tier == tier]
-    earned = sum(result.verdict == "EARNED" for result in here)
+    earned = _earned(here)
     if not earned:
         opening = f"No claim is earned on the {tier} tier"
     else:
@@ -433,7 +433,17 @@ def _answer(verdicts: Sequence[doc.PolicyResult]) -> str:
             said.append(f"{len(cases)} are {word}")
         elif cases:
             said.append(f"{' and '.join(cases)} {'is' if len(cases) == 1 else 'are'} {word}")
-    return f"{opening}: {'; '.join(said)}."
+    elsewhere = [
+        f"{_earned(those)} of {len(those)} on {other}"
+        for other in computed
+        for those in [[result for result in verdicts if result.tier == other]]
+    ]
+    beside = f" (earned on tiers that are computed: {', '.join(elsewhere)})" if elsewhere else ""
+    return f"{opening}: {'; '.join(said)}{beside}."
+
+
+def _earned(results: Sequence[doc.PolicyResult]) -> int:
+    return sum(result.verdict == "EARNED" for result in results)
 
 
 def _seeds(*tables: pd.DataFrame) -> dict[str, list[int]]:

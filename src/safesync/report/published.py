@@ -34,7 +34,9 @@ class Outcome:
 
     ``p95_ratio``: p95 latency of requests during a merge over that of the others.
     ``violation_rate``, ``met``: shares of all requests, those that violated and those that were
-    served during a merge.
+    served during a merge. ``quiet_ratio``: what ``p95_ratio`` is of the same requests in the
+    capture without merges: what the load alone makes of it. ``unmet``: share of all requests that
+    violated though no merge met them: carried over from one, or the run's own.
     """
 
     policy: str
@@ -42,6 +44,8 @@ class Outcome:
     p95_ratio: float
     violation_rate: float
     met: float
+    quiet_ratio: float = np.nan
+    unmet: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -113,18 +117,22 @@ def own_outcomes(
 
     ``nosync``: seed -> capture; a replay without one, or without a merge, is not counted.
     """
-    found: dict[str, list[tuple[float, float, float]]] = {}
+    found: dict[str, list[tuple[float, ...]]] = {}
     for replay in order(replays, policies):
         if replay.seed not in nosync or replay.merges.empty:
             continue
         starts = replay.merges["planned_s"].to_numpy()
         ends = window_ends_s(starts, merge_s, replay.manifest)
-        during = during_merges(nosync[replay.seed].requests, starts, ends)
+        quiet = nosync[replay.seed].requests
+        during = during_merges(quiet, starts, ends)
+        violated = violates(replay.requests.sort_values("request_id"), metric, threshold_s)
         found.setdefault(replay.group, []).append(
             (
                 p95_ratio(replay.requests, during),
-                float(violates(replay.requests, metric, threshold_s).mean()),
+                float(violated.mean()),
                 float(during.mean()),
+                p95_ratio(quiet, during),
+                float((violated & ~during).mean()),
             )
         )
     return [
@@ -168,7 +176,9 @@ def compare(
     both = (study, own)
     rows = [
         ("p95 during a merge / p95 of the others", *(_span(o, "p95_ratio", fixed) for o in both)),
+        ("of the same requests without merges", "not published", _span(own, "quiet_ratio", fixed)),
         ("violations, by policy", *(_span(o, "violation_rate", percent) for o in both)),
+        ("of them by requests during no merge", "not published", _span(own, "unmet", percent)),
         ("between policies, points", *(_apart(o) for o in both)),
         ("requests during a merge, by policy", *(_span(o, "met", percent) for o in both)),
         ("violations without merges", "not published", percent(_mean(quiet))),

@@ -12,6 +12,11 @@ from safesync.workload.streams import stream
 from safesync.workload.tokens import Lengths, clip
 from safesync.workload.trace import Trace
 
+# a year of slices of half a minute; every slice costs memory
+_MOST_SLICES = 1_000_000
+# requests per slice on average, below which empty slices put the stamps' unit in doubt
+_FEW_REQUESTS = 10
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -72,7 +77,7 @@ def cut(
     window, counts = _scan(trace, next(passes), file.spread_s)
     keep, factor = _scale(trace, window)
     taken_s = horizon_s / factor
-    _check_room(trace, window, horizon_s, factor, len(seeds))
+    _check_room(trace, window, horizon_s, factor, len(seeds), file.format.unit)
     if trace.slices == "disjoint":
         start_s, dealt = _deal(trace, window, taken_s, next(passes), regime, seed, seeds)
     else:
@@ -91,11 +96,15 @@ def cut(
     if progress:
         progress(1.0)
     lengths = _lengths(trace, file, kept, context_tokens)
+    notes = file.notes()
+    if lengths is None and trace.lengths == "auto":
+        _, *names = file.format.columns
+        notes.append(f"no columns {' and '.join(names)}: lengths are the config's")
     facts = {
         "path": trace.path,
         "format": file.format.name,
         "sha256": file.sha256(),
-        "notes": file.notes(),
+        "notes": notes + _doubts(window, dealt, file.format.unit),
         "spread_s": file.spread_s,
         **counts,
         "window_start_s": window.start_s,
@@ -160,9 +169,10 @@ def _scan(trace: Trace, rows: Iterator[Rows], spread_s: float) -> tuple[Window, 
         requests += int(np.count_nonzero(inside))
     end_s = span_s if trace.window_s is None else start_s + trace.window_s
     if end_s > span_s or start_s >= span_s:
+        rows_span = "only row spans" if read == 1 else f"{read} rows span"
         raise TraceError(
             f"{trace.path}: the window starts at {start_s:g} s and ends at {end_s:g} s, but the "
-            f"trace's {read} rows span {span_s:g} s; set window_start_s and window_s within them"
+            f"trace's {rows_span} {span_s:g} s; set window_start_s and window_s within them"
         )
     window = Window(start_s, end_s, requests)
     if requests == 0:
@@ -189,12 +199,22 @@ def _scale(trace: Trace, window: Window) -> tuple[float, float]:
     return ratio, 1.0
 
 
-def _check_room(trace: Trace, window: Window, horizon_s: float, factor: float, seeds: int) -> None:
-    """Raise when the window is shorter than the slices that are needed."""
+def _check_room(
+    trace: Trace, window: Window, horizon_s: float, factor: float, seeds: int, unit: str
+) -> None:
+    """Raise when the window is shorter than the slices that are needed, or absurdly longer."""
     taken_s = horizon_s / factor
     needed = 1 if trace.slices == "overlapping" else seeds
+    stretched = f" (horizon_s {horizon_s:g} / time_factor {factor:.4g})" * (factor != 1)
+    if window.length_s > _MOST_SLICES * taken_s:
+        raise TraceError(
+            f"{trace.path}: the window [{window.start_s:g}, {window.end_s:g}) s holds more than "
+            f"{_MOST_SLICES} slices of {taken_s:g} s{stretched}; stamps are read as {unit}: if "
+            "they are, narrow the window or lengthen horizon_s"
+            + ", or raise target_rps"
+            * (factor != 1)
+        )
     if _slices(window, taken_s) < needed:
-        stretched = f" (horizon_s {horizon_s:g} / time_factor {factor:.4g})" * (factor != 1)
         raise TraceError(
             f"{trace.path}: too short: {needed} x {taken_s:g} s{stretched} = "
             f"{needed * taken_s:g} s of trace, one slice per seed, exceed the window "
@@ -240,6 +260,15 @@ def _deal(
         "slices_in_window": int(requests.size),
         "slices_without_requests": empty,
     }
+
+
+def _doubts(window: Window, dealt: Mapping[str, Any], unit: str) -> list[str]:
+    """Return a sentence where slices are so empty that stamps may be of another unit."""
+    slices, empty = dealt.get("slices_in_window", 0), dealt.get("slices_without_requests", 0)
+    # where requests come in batches most slices may be empty, but the others hold many
+    if 2 * empty > slices and window.requests < _FEW_REQUESTS * slices:
+        return [f"{empty} of {slices} slices hold no request; stamps are read as {unit}"]
+    return []
 
 
 def free_slices(facts: Mapping[str, Any], seeds: int) -> int:

@@ -17,6 +17,10 @@ from safesync.workload.importers.reading import FORMATS, TraceFile
 
 # starts of the search: the quiet and the busy rate over the mean, and the stays over the mean stay
 _STARTS = [(quiet, busy, stay) for quiet, busy in ((0.05, 3), (0.5, 1.6)) for stay in (0.2, 1, 5)]
+# the three further parameters of a second state pay for themselves from here on (Akaike 1974)
+_LEAST_GAIN = 3.0
+# three weeks of seconds; the search takes minutes for so many
+_MOST_BINS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,13 @@ class Mmpp2Fit:
     """The likeliest MMPP-2 of a trace, the quieter state first.
 
     Log-likelihoods are natural; that of the likeliest Poisson process, on the same data, shows
-    what the second state adds.
+    what the second state adds. ``poisson_rps``: that process's rate, requests/s.
     """
 
     family: Mmpp2
     log_likelihood: float
     poisson_log_likelihood: float
+    poisson_rps: float
 
 
 def fit_counts(counts: np.ndarray, bin_s: float) -> Mmpp2Fit:
@@ -47,8 +52,8 @@ def fit_counts(counts: np.ndarray, bin_s: float) -> Mmpp2Fit:
     counts = np.asarray(counts)
     if counts.size < 2 or counts.sum() == 0:
         raise ValueError(
-            f"fit_counts needs at least 2 bins and one request, found {counts.size} bins with "
-            f"{int(counts.sum())}"
+            f"fit_counts needs at least 2 bins and one request, found {counts.size} "
+            f"bin{'s' * (counts.size != 1)} with {int(counts.sum())}"
         )
     seen, place = np.unique(counts, return_inverse=True)
 
@@ -163,7 +168,7 @@ def _best(
         rates_rps=tuple(values[:2][order].tolist()),
         mean_sojourn_s=tuple(values[2:][order].tolist()),
     )
-    return Mmpp2Fit(family, -float(best.fun), poisson)
+    return Mmpp2Fit(family, -float(best.fun), poisson, float(rate))
 
 
 def _fit_file(path: str, name: str, bin_s: float | None) -> Mmpp2Fit:
@@ -172,13 +177,19 @@ def _fit_file(path: str, name: str, bin_s: float | None) -> Mmpp2Fit:
         raise ValueError(f"unknown format '{name}'; known: auto, {', '.join(FORMATS)}")
     if bin_s is not None and not 0 < bin_s < math.inf:
         raise ValueError(f"--bin-s must be a number of seconds above 0, found {bin_s:g}")
-    rows = list(TraceFile(path, name).rows())
+    file = TraceFile(path, name)
+    rows = list(file.rows())
     if not rows:
         raise ValueError(f"{path}: no request to fit")
     times, span_s = np.sort(np.concatenate([some.arrival_s for some in rows])), rows[-1].last_s
     try:
         if bin_s is None:
             return fit_times(times[times < span_s], span_s)
+        if span_s > _MOST_BINS * bin_s:
+            raise ValueError(
+                f"its {span_s:g} s hold more than {_MOST_BINS} bins of {bin_s:g} s; stamps are "
+                f"read as {file.format.unit}: if they are, raise --bin-s or give --times"
+            )
         bins = int(span_s / bin_s)
         inside = times[times < bins * bin_s]
         return fit_counts(np.bincount((inside / bin_s).astype(np.int64), minlength=bins), bin_s)
@@ -187,7 +198,7 @@ def _fit_file(path: str, name: str, bin_s: float | None) -> Mmpp2Fit:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print the MMPP-2 of a trace as the lines that a config wants.
+    """Print the MMPP-2 of a trace as the lines that a config wants; Poisson where it gains nothing.
 
     Exits with status 1 and one sentence when the trace can't be fitted.
     """
@@ -201,9 +212,16 @@ def main(arguments: list[str] | None = None) -> None:
         fit = _fit_file(chosen.trace, chosen.format, None if chosen.times else chosen.bin_s)
     except (ValueError, OSError) as error:
         raise SystemExit(f"{parser.prog}: {' '.join(str(error).split())}") from None
+    said = f"# log-likelihood {fit.log_likelihood:.1f}; Poisson {fit.poisson_log_likelihood:.1f}"
+    if fit.log_likelihood - fit.poisson_log_likelihood < _LEAST_GAIN:
+        print(
+            f"{said}: a second state gains less than {_LEAST_GAIN:g}, so Poisson arrivals do\n"
+            f"arrivals:\n  family: poisson\n  rate_rps: {fit.poisson_rps:.4g}"
+        )
+        return
     (quiet_rps, busy_rps), (quiet_s, busy_s) = fit.family.rates_rps, fit.family.mean_sojourn_s
     print(
-        f"# log-likelihood {fit.log_likelihood:.1f}; Poisson {fit.poisson_log_likelihood:.1f}\n"
+        f"{said}\n"
         "arrivals:\n  family: mmpp2\n"
         f"  rates_rps: [{quiet_rps:.4g}, {busy_rps:.4g}]\n"
         f"  mean_sojourn_s: [{quiet_s:.4g}, {busy_s:.4g}]"

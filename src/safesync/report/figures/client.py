@@ -160,8 +160,9 @@ def client_figure(
         name="client",
         title="Was the client on time?",
         caption=(
-            f"One strip per replay, one value per {bin_name}: how late requests were sent, and how "
-            "long the client's event loop stood still, each as a share of its own limit (dashed: "
+            f"One strip per replay, one value per {bin_name}: how late requests were sent (0 also "
+            "where none was due), and how long the client's event loop stood still, each as a "
+            "share of its own limit (dashed: "
             f"{milliseconds(limits.lateness_s)} late, {milliseconds(limits.loop_lag_s)} of lag; "
             f"what is above {_TOP} limits is drawn there). A stretch whose p99 is out of limits is "
             "shaded and named. The gate judges the p99 of the whole replay: a shaded stretch alone "

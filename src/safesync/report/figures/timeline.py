@@ -70,10 +70,10 @@ def timeline(
         name="timeline",
         title="Load, merges and violations over time",
         caption=(
-            "Above: requests arriving per second and requests in flight in the capture without "
-            "merges. Below: one lane per replay with its violation rate; bars are merge windows, "
-            "ticks are requests that violated the objective, at their arrival. Drag to zoom, "
-            "double-click to reset; with the keyboard: arrows, plus, minus, 0."
+            "Above: requests arriving per second and the most that were in flight at once, in the "
+            "capture without merges. Below: one lane per replay with its violation rate; bars are "
+            "merge windows, ticks are requests that violated the objective, at their arrival. Drag "
+            "to zoom, double-click to reset; with the keyboard: arrows, plus, minus, 0."
         ),
         alt=(
             f"Timeline of {count(len(variants), 'block')}. In each, the arrival rate and the "
@@ -152,16 +152,20 @@ def _variant(
 
 
 def _load(requests: pd.DataFrame, span: float) -> list[dict]:
-    """Return the traces of arrivals per second and of requests in flight without merges."""
+    """Return the traces of arrivals per second and of the most in flight, without merges."""
     width = max(1.0, float(np.ceil(span / _BINS)))
     edges = np.arange(0, span + width, width)
-    rate = np.histogram(requests["arrival_s"], edges)[0] / width
-    at = edges[:-1]
-    rate = np.append(rate, rate[-1])  # the last second is drawn to its end
-    at = np.append(at, span)
-    arrived = np.searchsorted(np.sort(requests["arrival_s"]), at, "right")
-    done = np.searchsorted(np.sort(requests["done_s"]), at, "right")
-    shared = {"type": "scatter", "mode": "lines", "x": rounded(at, 2), "fill": "tozeroy"}
+    starts = edges[:-1]
+    arrivals, done = np.sort(requests["arrival_s"]), np.sort(requests["done_s"])
+    rate = np.histogram(arrivals, edges)[0] / width
+    # the number in flight rises at arrivals only: a bin's most is at its start or at one of them
+    at = np.sort(np.concatenate([starts, arrivals]))
+    in_flight = np.searchsorted(arrivals, at, "right") - np.searchsorted(done, at, "right")
+    most = np.maximum.reduceat(in_flight, np.searchsorted(at, starts))
+    # the last bin is drawn to its end
+    rate, most = (np.append(values, values[-1]) for values in (rate, most))
+    x = rounded(np.append(starts, span), 2)
+    shared = {"type": "scatter", "mode": "lines", "x": x, "fill": "tozeroy"}
     return [
         shared
         | {
@@ -173,12 +177,12 @@ def _load(requests: pd.DataFrame, span: float) -> list[dict]:
         },
         shared
         | {
-            "y": rounded(arrived - done, 0),
+            "y": rounded(most, 0),
             "name": "in flight without merges",
             "yaxis": "y2",
             "line": {"color": "@muted", "width": 1.5, "shape": "hv"},
             "fillcolor": "@muted/0.10",
-            "hovertemplate": "%{x:.0f} s: %{y:.0f} in flight<extra></extra>",
+            "hovertemplate": "%{x:.0f} s: %{y:.0f} in flight at most<extra></extra>",
         },
     ]
 

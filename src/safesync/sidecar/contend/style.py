@@ -13,7 +13,6 @@ from safesync.sidecar.contend.pace import Pace
 from safesync.sidecar.contend.plan import Plan
 from safesync.tables.plans import PlanError
 
-
 _PACED = 0.9  # share of an overlapped window over which its rounds are spread
 
 

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from safesync.workload.importers.base import spellings
 from safesync.workload.importers.csv_text import SecondsCsv, header_of
 
 
@@ -14,4 +15,4 @@ class ArrivalsCsv(SecondsCsv):
 
     def recognises(self, head: bytes) -> bool:
         """Tell by the column arrival_s."""
-        return self.columns[0] in (header_of(head) or [])
+        return bool(spellings(header_of(head) or [], self.columns[0]))

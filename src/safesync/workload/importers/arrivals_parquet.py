@@ -7,7 +7,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from safesync.workload.importers.base import Batch, Format, TraceError
+from safesync.workload.importers.base import Batch, Format, TraceError, spellings
 
 _BATCH_ROWS = 1 << 17
 
@@ -30,10 +30,12 @@ class ArrivalsParquet(Format):
                 total, done = file.metadata.num_rows, 0
                 if total == 0:
                     raise TraceError(f"{path}: no rows; expected one per request")
-                for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=used):
+                for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=list(used.values())):
                     done += batch.num_rows
                     values = [
-                        batch[name].cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+                        batch[used[name]]
+                        .cast(pa.float64(), safe=False)
+                        .to_numpy(zero_copy_only=False)
                         if name in used
                         else None
                         for name in self.columns
@@ -48,22 +50,31 @@ class ArrivalsParquet(Format):
 
     def ignored(self, path: Path) -> list[str]:
         """Return the names of the columns that are passed over."""
-        return [name for name in pq.read_schema(path).names if name not in self.columns]
+        schema = pq.read_schema(path)
+        used = self._used(path, schema).values()
+        return [name for name in schema.names if name not in used]
 
-    def _used(self, path: Path, schema: pa.Schema) -> list[str]:
+    def _used(self, path: Path, schema: pa.Schema) -> dict[str, str]:
+        """Return how ``schema`` spells each column to read, in the order of ``columns``."""
         stamp, *tokens = self.columns
-        missing = [name for name in self.columns if name not in schema.names]
+        found = {name: spellings(schema.names, name) for name in self.columns}
+        missing = [name for name, spelt in found.items() if not spelt]
         if missing not in ([], tokens):
             raise TraceError(
                 f"{path}: no column '{missing[0]}'; format '{self.name}' has "
                 f"{', '.join(self.columns)} (or '{stamp}' alone), found {', '.join(schema.names)}"
             )
-        used = [name for name in self.columns if name not in missing]
-        for name in used:
-            kind = schema.field(name).type
+        used = {}
+        for name, spelt in found.items():
+            if len(spelt) > 1:
+                raise TraceError(f"{path}: column '{name}' stands twice")
+            if not spelt:
+                continue
+            kind = schema.field(spelt[0]).type
             if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
                 unit = "seconds" if name == stamp else "tokens"
                 raise TraceError(
                     f"{path}: column '{name}' has type {kind}, expected a number of {unit}"
                 )
+            used[name] = spelt[0]
         return used

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
-from safesync.workload.importers.csv_text import CsvFormat, text_lines
+from safesync.workload.importers.csv_text import CsvFormat
 
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?(?P<zone>Z|[+-]\d\d:?\d\d)?")
 _MANGLED = re.compile(r"\d{1,2}:\d\d(\.\d+)?")
@@ -17,6 +17,7 @@ class _Azure(CsvFormat):
     """What both years share: calendar stamps with up to 7 decimals, read to the nanosecond."""
 
     columns: ClassVar[tuple[str, str, str]] = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+    unit: ClassVar[str] = "calendar times"
     calendar: ClassVar[bool] = True
     example: ClassVar[str]
     zoned: ClassVar[bool]
@@ -26,8 +27,8 @@ class _Azure(CsvFormat):
         """Tell by the header, and by whether the first stamp carries a zone."""
         if not super().recognises(head):
             return False
-        first = "".join((text_lines(head) or [])[1:2])
-        found = _STAMP.search(first)
+        row = b"".join(head.splitlines()[1:2]).decode(errors="replace")
+        found = _STAMP.search(row)
         return (found is not None and found["zone"] is not None) == self.zoned
 
     def seconds(self, stamps: pa.Array, first: pa.Scalar) -> np.ndarray:

@@ -1,7 +1,7 @@
 """What every trace format shares: its contract, and the error that names file and line."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,6 +36,8 @@ class Format(ABC):
     columns: ClassVar[tuple[str, str, str]]
     #: the stamps' resolution [s]: requests of one stamp came anywhere in the grid cell after it
     grid_s: ClassVar[float] = 0.0
+    #: what the file's stamps are read as, in the reader's words
+    unit: ClassVar[str] = "seconds"
     #: stamps are calendar times; batches hold seconds from the first row, which may be negative
     calendar: ClassVar[bool] = False
 
@@ -90,3 +92,12 @@ class TextFormat(Format):
         if line is None:
             return TraceError(f"{path}: no rows; expected one per request")
         return TraceError(f"{path}: not readable as format '{self.name}': {said}")
+
+
+def spellings(names: Sequence[str], column: str) -> list[str]:
+    """Return those of a file's column ``names`` that mean ``column``.
+
+    Where none is ``column`` itself, case and spaces around a name do not count.
+    """
+    exact = [name for name in names if name == column]
+    return exact or [name for name in names if name.strip().lower() == column.lower()]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from safesync.workload.importers.base import Batch, TextFormat, TraceError
+from safesync.workload.importers.base import Batch, TextFormat, TraceError, spellings
 
 _BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 64 << 10
@@ -20,8 +20,9 @@ _HEAD_BYTES = 64 << 10
 class CsvFormat(TextFormat):
     """Base of the CSV formats: UTF-8 text, a header, commas.
 
-    A byte-order mark, CRLF, a missing last newline and blank lines do no harm; further columns are
-    passed over. What does not parse is refused, never guessed.
+    A byte-order mark, CRLF, a missing last newline, blank lines, and case and spaces around the
+    names of columns do no harm; further columns are passed over. What does not parse is refused,
+    never guessed.
     """
 
     stamp_type: ClassVar[pa.DataType] = pa.float64()
@@ -38,13 +39,14 @@ class CsvFormat(TextFormat):
 
     def recognises(self, head: bytes) -> bool:
         """Tell by the header."""
-        return set(self.columns) <= set(header_of(head) or [])
+        names = header_of(head) or []
+        return all(spellings(names, column) for column in self.columns)
 
     def batches(self, path: Path) -> Iterator[Batch]:
         """Yield the rows, some 1 MiB of text at a time."""
         stamp, *tokens = self.columns
         used = self._used(path)
-        types = {name: self.stamp_type if name == stamp else pa.float64() for name in used}
+        types = {used[name]: pa.float64() for name in used} | {used[stamp]: self.stamp_type}
         first = None
         try:
             with pa.OSFile(str(path)) as file:
@@ -52,19 +54,20 @@ class CsvFormat(TextFormat):
                     file,
                     read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES),
                     convert_options=arrow_csv.ConvertOptions(
-                        column_types=types, include_columns=used
+                        column_types=types, include_columns=list(types)
                     ),
                 )
                 for batch in reader:
                     if batch.num_rows == 0:
                         continue
-                    first = batch[stamp][0] if first is None else first
+                    stamps = batch[used[stamp]]
+                    first = stamps[0] if first is None else first
                     counts = [
-                        batch[name].to_numpy(zero_copy_only=False) if name in used else None
+                        batch[used[name]].to_numpy(zero_copy_only=False) if name in used else None
                         for name in tokens
                     ]
                     share = file.tell() / file.size()
-                    yield Batch(self.seconds(batch[stamp], first), *counts, share)
+                    yield Batch(self.seconds(stamps, first), *counts, share)
         except pa.ArrowInvalid as error:
             raise self.explained(path, str(error)) from None
         if first is None:
@@ -88,8 +91,8 @@ class CsvFormat(TextFormat):
                 return "the header again; were two files joined? Import one, or remove this line"
             if len(fields) != len(names):
                 return f"{len(fields)} fields, expected {len(names)} ({', '.join(names)})"
-            for name in used:
-                text = fields[names.index(name)].strip()
+            for name, spelt in used.items():
+                text = fields[names.index(spelt)].strip()
                 wrong = self.stamp_fault(text) if name == self.columns[0] else number_fault(text)
                 if text and wrong:
                     return f"column '{name}' is '{text}', {wrong}"
@@ -99,26 +102,25 @@ class CsvFormat(TextFormat):
 
     def ignored(self, path: Path) -> list[str]:
         """Return the names of the columns that are passed over."""
-        used = self._used(path)
-        return [name for name in header(path) if name not in used]
+        used = self._used(path).values()
+        return [name.strip() for name in header(path) if name not in used]
 
-    def _used(self, path: Path) -> list[str]:
-        """Return the columns to read, in the order of ``columns``; the header must have them."""
+    def _used(self, path: Path) -> dict[str, str]:
+        """Return how the header spells each column to read, in the order of ``columns``."""
         names = header(path)
-        for name in self.columns:
-            if names.count(name) > 1:
+        found = {name: spellings(names, name) for name in self.columns}
+        for name, spelt in found.items():
+            if len(spelt) > 1:
                 raise TraceError(f"{path}, line 1: column '{name}' stands twice in the header")
-        missing = [name for name in self.columns if name not in names]
+        missing = [name for name, spelt in found.items() if not spelt]
         stamp, *tokens = self.columns
-        if self.tokens_optional and missing == tokens:
-            return [stamp]
-        if missing:
+        if missing and not (self.tokens_optional and missing == tokens):
             alone = f" (or '{stamp}' alone)" if self.tokens_optional else ""
             raise TraceError(
                 f"{path}, line 1: no column '{missing[0]}'; format '{self.name}' has "
                 f"{', '.join(self.columns)}{alone}, found {', '.join(names)}"
             )
-        return list(self.columns)
+        return {name: spelt[0] for name, spelt in found.items() if spelt}
 
 
 class SecondsCsv(CsvFormat):
@@ -140,15 +142,16 @@ def header(path: Path) -> list[str]:
 
 def header_of(head: bytes) -> list[str] | None:
     """Return the column names in the first line of ``head``; None when it is not UTF-8."""
-    lines = text_lines(head)
-    return None if lines is None else next(csv.reader(lines[:1]), [])
+    line = first_line(head)
+    return None if line is None else next(csv.reader([line]), [])
 
 
-def text_lines(head: bytes) -> list[str] | None:
-    """Return the lines of ``head`` as text without a byte-order mark; None if it is not UTF-8."""
+def first_line(head: bytes) -> str | None:
+    """Return the first line of ``head`` without a byte-order mark; None when it is not UTF-8."""
+    line = b"".join(head.splitlines()[:1])
     try:
-        # the last line may be cut inside a character
-        return codecs.getincrementaldecoder("utf-8-sig")().decode(head).splitlines()
+        # a line longer than the head may be cut inside a character
+        return codecs.getincrementaldecoder("utf-8-sig")().decode(line)
     except UnicodeDecodeError:
         return None
 
@@ -156,7 +159,8 @@ def text_lines(head: bytes) -> list[str] | None:
 def number_fault(text: str, expected: str = "a whole number of tokens") -> str | None:
     """Return what was expected when ``text`` is no number; None if it is one."""
     try:
-        float(text)
+        # Python's float takes 1_300 and the digits of every script
+        float(text.replace("_", "?").encode("ascii"))
     except ValueError:
         return f"expected {expected}"
     return None

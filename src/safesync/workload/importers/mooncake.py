@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from safesync.workload.importers.base import Batch, TextFormat
-from safesync.workload.importers.csv_text import text_lines
+from safesync.workload.importers.csv_text import first_line
 
 _BLOCK_BYTES = 1 << 20
 _EXPECTED = '{"timestamp": ms, "input_length": tokens, "output_length": tokens, ...}'
@@ -25,10 +25,11 @@ class Mooncake(TextFormat):
     name: ClassVar[str] = "mooncake"
     columns: ClassVar[tuple[str, str, str]] = ("timestamp", "input_length", "output_length")
     grid_s: ClassVar[float] = 3.0
+    unit: ClassVar[str] = "milliseconds"
 
     def recognises(self, head: bytes) -> bool:
         """Tell by the keys of the first line."""
-        first = next(iter(text_lines(head) or []), "")
+        first = first_line(head) or ""
         return first.startswith("{") and all(f'"{name}"' in first for name in self.columns)
 
     def batches(self, path: Path) -> Iterator[Batch]:

@@ -32,6 +32,13 @@ FORMATS: dict[str, Format] = {
 }
 
 _HEAD_BYTES = 64 << 10
+# first bytes of what holds a trace in a way that is not read
+_FOREIGN = {
+    b"\x1f\x8b": "it is compressed by gzip: unpack it",
+    b"PK\x03\x04": "it is a zip archive or a workbook: unpack it, or save it as CSV",
+    codecs.BOM_UTF16_LE: "it is UTF-16 text: save it as UTF-8",
+    codecs.BOM_UTF16_BE: "it is UTF-16 text: save it as UTF-8",
+}
 _MOST_TOKENS = 2**31 - 1
 # Mooncake's stamps keep their grid to within 3 ms in 3 s
 _GRID_TOLERANCE = 0.01
@@ -70,7 +77,8 @@ class TraceFile:
 
         ``spread_s``: requests of one stamp are spread uniformly over so many seconds after it, by
         a random stream that belongs to the format; None: the format's resolution; 0: left as is.
-        Raises TraceError when there is no such file, it is empty, or no format recognises it.
+        Raises TraceError when there is no such file, it is a folder, empty, compressed or UTF-16,
+        or no format recognises it.
         """
         self.path = Path(path)
         head = self._head()
@@ -127,12 +135,17 @@ class TraceFile:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _head(self) -> bytes:
+        if self.path.is_dir():
+            raise TraceError(f"{self.path}: it is a folder; expected the file of a trace")
         if not self.path.is_file():
             raise TraceError(f"{self.path}: no such file; expected a trace of requests")
         with self.path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
         if not head:
             raise TraceError(f"{self.path}: the file is empty; expected a trace of requests")
+        for first, words in _FOREIGN.items():
+            if head.startswith(first):
+                raise TraceError(f"{self.path}: {words}")
         return head
 
     def _recognised(self, head: bytes) -> Format:
@@ -141,8 +154,8 @@ class TraceFile:
                 return one
         known = "; ".join(f"{one.name}: {', '.join(one.columns)}" for one in FORMATS.values())
         raise TraceError(
-            f"{self.path}: its first line is that of no known format; name the format, or give it "
-            f"the columns of one ({known})"
+            f"{self.path}: its first line, {_told(head.splitlines()[0])}, is that of no known "
+            f"format; name the format, or give it the columns of one ({known})"
         )
 
     def _check(self, batch: Batch, row: int, last: float | None) -> None:
@@ -185,6 +198,16 @@ class TraceFile:
             if values is not None:
                 whole = (values >= 0) & (values <= _MOST_TOKENS) & (values == np.floor(values))
                 yield column, ~whole, partial(_count_words, values)
+
+
+def _told(first: bytes) -> str:
+    """Return a file's first line in words: its first 60 characters, and a foreign separator."""
+    text = first.decode("utf-8-sig", errors="replace")
+    shown = "".join(one if one.isprintable() else " " for one in text[:60])
+    for separator, word in ((";", "';'"), ("\t", "a tab")):
+        if separator in text and "," not in text:
+            return f"'{shown}' (its separator is {word}, expected ',')"
+    return f"'{shown}'" if text.strip() else "(blank)"
 
 
 def _count_words(values: np.ndarray, at: int) -> str:
