@@ -174,7 +174,7 @@ def test_one_block_of_three_draws_cannot_tell():
     assert (settle["probability"], settle["assumed"]) == (None, None)
     assert settle["sentence"] == (
         "At least 5 blocks of 3 draws, so that p can fall low enough: 20 more replays, 50 min one "
-        "after another. One block shows no noise to plan with."
+        "after another. One block gives no estimate of the noise."
     )
 
 

@@ -30,6 +30,6 @@ def causality(document: Mapping) -> tuple[Scope, Gate]:
     sentence = (
         f"{failed[0]['regime']}, seed {failed[0]['seed']}: {failed[0]['sentence']}"
         if failed
-        else f"Decisions before {cuts} cuts stayed the same when all that followed was replaced."
+        else f"At {cuts} cut times, replacing all that followed changed no earlier decision."
     )
     return scope, Gate(NAME, not failed, len(failed), 0, sentence)

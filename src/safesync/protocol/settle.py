@@ -48,7 +48,7 @@ def settle(study: Study, case: Case, family: int, *, aware: bool = True) -> doc.
             **planned,
             **dict.fromkeys(("probability", "likely", "assumed")),
             sentence=f"{longer}At least {_design(least)}, so that p can fall low enough: "
-            f"{_cost(case.tier, planned)}. One block shows no noise to plan with.",
+            f"{_cost(case.tier, planned)}. One block gives no estimate of the noise.",
         )
     facts["assumed"] = _assumed(case, noise)
     found = smallest_design(
