@@ -217,7 +217,7 @@ def test_blocks_too_short_for_the_margin_are_told(differences):
     assert "longer blocks" not in long["sentence"]
     for requests, one in ((99, "1.01"), (3, "33.3")):
         told = (
-            f"A block has {requests} requests, so one request is {one} points, more than the 1 "
-            "points that count; longer blocks are needed. "
+            f"A block has {requests} requests, so one request is {one} points where 1 counts; "
+            "longer blocks are needed. "
         )
         assert settle(requests) == long | {"sentence": told + long["sentence"]}

@@ -99,8 +99,8 @@ def _longer(case: Case, min_gain: float) -> str:
     if not 0 < requests * min_gain < 1:
         return ""
     return (
-        f"A block has {count(requests, 'request')}, so one request is {100 / requests:.3g} points, "
-        f"more than the {100 * min_gain:g} points that count; longer blocks are needed. "
+        f"A block has {count(requests, 'request')}, so one request is {100 / requests:.3g} points "
+        f"where {100 * min_gain:g} counts; longer blocks are needed. "
     )
 
 
