@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -94,14 +94,14 @@ def _alone_in(folder: Path) -> Iterator[None]:
     """Keep other trainings out of ``folder``, which is made; TrainingError when one is in it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("wb") as lock:
-        # a file system without locks keeps nobody out
-        with suppress(OSError):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise TrainingError(
-                    f"{folder}: another process trains here; wait for it or end it"
-                ) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TrainingError(
+                f"{folder}: another process trains here; wait for it or end it"
+            ) from None
+        except OSError:
+            pass  # a file system without locks keeps nobody out
         yield
 
 

@@ -419,8 +419,10 @@ def _answer(verdicts: Sequence[doc.PolicyResult]) -> str:
     """Return the one sentence: the strongest tier's claims, by verdict, and what others count."""
     if not verdicts:
         return "No claim was judged: the scores hold no judge replay, or no policy was claimed."
-    tier, *computed = dict.fromkeys(result.tier for result in verdicts)
-    here = [result for result in verdicts if result.tier == tier]
+    tiers: dict[str, list[doc.PolicyResult]] = {}
+    for result in verdicts:
+        tiers.setdefault(result.tier, []).append(result)
+    (tier, here), *computed = tiers.items()
     earned = _earned(here)
     if not earned:
         opening = f"No claim is earned on the {tier} tier"
@@ -433,11 +435,7 @@ def _answer(verdicts: Sequence[doc.PolicyResult]) -> str:
             said.append(f"{len(cases)} are {word}")
         elif cases:
             said.append(f"{' and '.join(cases)} {'is' if len(cases) == 1 else 'are'} {word}")
-    elsewhere = [
-        f"{_earned(those)} of {len(those)} on {other}"
-        for other in computed
-        for those in [[result for result in verdicts if result.tier == other]]
-    ]
+    elsewhere = [f"{_earned(those)} of {len(those)} on {other}" for other, those in computed]
     beside = f" (earned on tiers that are computed: {', '.join(elsewhere)})" if elsewhere else ""
     return f"{opening}: {'; '.join(said)}{beside}."
 
