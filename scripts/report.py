@@ -68,6 +68,7 @@ with job("report", snakemake.log[0]):
         rows, facts = ARRIVALS.read_with_metadata(path)
         arrivals.append(facts | {"requests": len(rows)})
     merge, regimes = params.config["merge"], params.config["regimes"]
+    corridor = params.config["corridor"]
     documents = [read_document(path, ("regime",)) for path in found.thresholds]
     trainings = [TRAINING.read_with_metadata(path) for path in found.trainings]
     transfers = [read_document(path, ("regime", "gate", "effects")) for path in found.transfers]
@@ -87,6 +88,8 @@ with job("report", snakemake.log[0]):
             for name, regime in regimes.items()
         },
         horizon_s=params.config["horizon_s"],
+        gaps_s=tuple(corridor[end] * corridor["step_s"] for end in ("h_min", "h_max")),
+        rules=params.policies,
         config_text=yaml.safe_dump(params.config, sort_keys=False),
         warnings=warnings,
         overlap=pd.concat([OVERLAP.read(path) for path in found.overlap], ignore_index=True),

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from safesync import config_files
-from safesync.config import Config, ConfigError, load, read
+from safesync.config import Config, ConfigError, PolicyEntry, load, read
 
 CONFIGS = sorted(Path("config").glob("*.yaml"))
 
@@ -188,3 +188,25 @@ def test_a_file_that_holds_no_config_is_named(tmp_path, text):
 def test_a_window_that_may_hold_the_horizon_is_accepted(window):
     config = load({"horizon_s": 100, "regimes": {"mine": {"arrivals": trace(**window)}}})
     assert config.regimes["mine"].arrivals.window_s == window["window_s"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"policy": "fixed_h", "params": {"h": 256}}, "fixed_h, h 256: merge when the gap is h."),
+        (
+            {"policy": "fixed_h", "style": "throttled"},
+            "fixed_h, throttled merges: merge when the gap is h.",
+        ),
+        ({"id": "fixed_h", "policy": "fixed_h"}, "merge when the gap is h."),
+        ({"file": "calm.py"}, "calm.py."),
+    ],
+)
+def test_a_policy_is_described_in_a_sentence(entry, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("calm.py").write_text(
+        "from safesync.policies import load_policy\n"
+        "class Calm(load_policy('fixed_h')):\n    pass\n"
+        "POLICY = Calm\n"
+    )
+    assert PolicyEntry(**{"id": "a"} | entry).described() == said

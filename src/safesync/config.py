@@ -265,8 +265,10 @@ class Background(Section):
 class Regime(Section):
     """A workload under a name of your own."""
 
-    kind: Literal["ordinary", "pressure", "steady", "bursty"] = Field(
-        "bursty", description="Which of the four regimes it stands for."
+    kind: Literal["ordinary", "pressure", "steady", "bursty", "own"] = Field(
+        "own",
+        description="Which regime of the published study it stands for, to be set beside it; own: "
+        "none.",
     )
     arrivals: Source = Field(
         Periodic(quiet_rps=1.0, busy_rps=6.0, period_s=30.0, busy_s=10.0),
@@ -318,6 +320,16 @@ class PolicyEntry(Section):
             raise ValueError(f"policy id '{self.id}': give either 'policy' or 'file'")
         self.build()
         return self
+
+    def described(self) -> str:
+        """Return in a sentence what the policy does, with the parameters and style given here."""
+        given = [f"{name} {value}" for name, value in self.params.items()]
+        given += [f"{self.style} merges"] if self.style != "blocking" else []
+        if given or self.id != self.policy:
+            given.insert(0, self.policy or self.file)
+        does = find_policy(self.policy, self.file).summary()
+        said = [", ".join(given), f"{does[:1].lower()}{does[1:]}"]
+        return f"{': '.join(part for part in said if part)}."
 
     def build(self) -> Policy:
         """Return the policy; raises ValueError, naming the parameter, when it can't be built."""
@@ -439,7 +451,7 @@ class Config(Section):
     slo: Slo = Slo()
     seeds: Seeds = Seeds()
     regimes: dict[str, Regime] = Field(
-        {"bursty": Regime()}, min_length=1, description="Regimes by name."
+        {"bursty": Regime(kind="bursty")}, min_length=1, description="Regimes by name."
     )
     signals: Signals = Signals()
     learners: Learners = Learners()

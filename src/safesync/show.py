@@ -47,7 +47,9 @@ def table(document: VerdictDocument) -> Table:
     shown = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("tier", "regime", "policy", "verdict"):
         shown.add_column(heading, no_wrap=True)
-    for heading in ("gain, points", "interval", "blocks", "p", "smallest p", "requests/10 min"):
+    level = document.protocol["interval_level"]
+    sizes = ("gain, points", f"{level:.0%} interval", "blocks", "p", "smallest p")
+    for heading in (*sizes, "requests/10 min"):
         shown.add_column(heading, justify="right", no_wrap=True)
     for result in document.verdicts:
         shown.add_row(
@@ -61,11 +63,14 @@ def table(document: VerdictDocument) -> Table:
 
 
 def _size(result: PolicyResult) -> list[str]:
-    gain, claim = result.gain, result.claim
+    # what was not compared fairly has no size
+    refused = result.verdict == "REFUSED"
+    gain, claim = (None, None) if refused else (result.gain, result.claim)
     interval = points = requests = signed(None)
     if gain is not None:
-        points, requests = signed(gain.points), signed(gain.requests_per_sidecar_10min, 0)
+        points = signed(gain.points)
         if gain.low_points is not None:
+            requests = signed(gain.requests_per_sidecar_10min, 0)
             interval = f"{signed(gain.low_points)} to {signed(gain.high_points)}"
     p, smallest = (None, None) if claim is None else (claim.p_holm, claim.smallest)
     return [points, interval, str(len(result.blocks)), p_value(p), p_value(smallest), requests]

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from safesync.placement import Corridor
 from safesync.policies import Signals, load_policy
 from safesync.policies.base import Block
+from safesync.policies.load import policy_names
 from safesync.policies.replay import decide_schedule
 
 CORRIDOR = Corridor(128, 512, 0.0625, 8.0, 100.0)
@@ -17,6 +18,26 @@ def begun(name, corridor=CORRIDOR, islands=2, **parameters):
     policy = policy(policy.Parameters(**parameters))
     policy.begin(Block(corridor, islands, np.random.default_rng(0)))
     return policy
+
+
+# --- what the page says of them
+
+
+@pytest.mark.parametrize("name", [name for name in policy_names() if name != "nosync"])
+def test_every_policy_says_in_a_short_sentence_what_it_does(name):
+    said = load_policy(name).summary()
+    assert 20 < len(said) < 100
+    assert not set(said) & set("`\n")
+
+
+def test_the_summary_is_the_first_sentence_of_its_own_docstring():
+    class Quiet(load_policy("fixed_h")):
+        pass
+
+    class Told(load_policy("fixed_h")):
+        """Merge at ``h`` and\n        no sooner. Source: none."""
+
+    assert (Quiet.summary(), Told.summary()) == ("", "Merge at h and no sooner")
 
 
 # --- adaptive_tokens

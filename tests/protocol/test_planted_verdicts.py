@@ -109,8 +109,10 @@ def test_an_even_period_that_knows_nothing_is_a_spacing_gain():
     gates = {gate["name"]: gate["passed"] for gate in result["gates"]}
     assert gates["envelope"] and gates["gain"] and gates["resolution"]
     assert gates["matched spacing"] is False
-    assert (result["verdict"], result["settle"]) == ("INCONCLUSIVE", None)
+    assert result["verdict"] == "INCONCLUSIVE"
     assert result["sentence"].startswith("A spacing gain, not awareness")
+    assert result["settle"]["blocks"] is None
+    assert result["settle"]["sentence"].endswith("any schedule of such gaps has it.")
     assert result["spacing"]["points"] == pytest.approx(0, abs=1e-9)
 
 

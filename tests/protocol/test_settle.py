@@ -9,7 +9,7 @@ import pytest
 from protocol.planted import RUN_FACTS, row, study
 
 from safesync.protocol.gates import Gate, Scope
-from safesync.protocol.power import Design, Noise, smallest_design
+from safesync.protocol.power import Awareness, Chances, Design, Noise, chances, smallest_design
 from safesync.protocol.verdict import judge
 
 RULES = {"alpha": 0.05, "family": 1, "min_gain": 0.01, "min_blocks": 5}
@@ -95,9 +95,81 @@ def test_a_gain_at_the_margin_is_settled_by_no_design():
     scatter = 100 * np.std([0.02, -0.04] * 3, ddof=1)
     assert settle["sentence"] == (
         "No design of up to 200 blocks settles it with probability 0.8 if the gain is +1.00 points "
-        f"and the blocks' differences scatter by {scatter:.2f}: too near the margin of 1 points."
+        f"and the blocks' differences scatter by {scatter:.2f}: too near the margin of 1 points "
+        "for it."
     )
     assert (settle["resolving_blocks"], settle["assumed"]["gain_points"]) == (5, pytest.approx(1))
+
+
+def computed(differences, spacing_gains):
+    """Return the verdict of an emulated study with these gains over other orders of the gaps."""
+    rows = planted(differences, [-0.001, 0.0, 0.001], tier="emulator", capture="emulator")
+    own = rows[rows["policy"] == "wa"].set_index("seed", drop=False)
+    orders = [
+        own.loc[[seed]].assign(
+            policy="matched_spacing",
+            control_of="wa",
+            draw=draw,
+            violation_rate=own.loc[seed, "violation_rate"] + gain,
+        )
+        for seed, gain in enumerate(spacing_gains)
+        for draw in range(19)
+    ]
+    return result(pd.concat([rows, *orders], ignore_index=True))
+
+
+def test_a_gain_over_other_orders_is_part_of_what_settles_a_computed_case():
+    settle = computed([-0.051, -0.049] * 2, [0.041, 0.039] * 2)["settle"]
+    assert (settle["blocks"], settle["likely"]) == (5, "EARNED")
+    assert settle["assumed"]["spacing_points"] == pytest.approx(4)
+    scatter = 100 * np.std([0.041, 0.039] * 2, ddof=1)
+    assert settle["assumed"]["spacing_sd_points"] == pytest.approx(scatter)
+    assert (
+        ", and the gain over its own gaps in other orders is +4.00 points and scatters by "
+        f"{scatter:.2f}: 1 more emulated seed, no measurement."
+    ) in settle["sentence"]
+
+
+def test_a_spacing_gain_without_awareness_is_settled_by_no_design():
+    found = computed([-0.051, -0.049] * 3, [0.01, -0.01] * 3)
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert found["sentence"].startswith("A spacing gain, not awareness: a gain of +5.00 points")
+    assert found["settle"]["blocks"] is None
+    assert found["settle"]["sentence"] == (
+        "No design of up to 200 blocks settles it with probability 0.8 if the gain over its own "
+        "gaps in other orders is +0.00 points and scatters by 1.10: what it gains is then its "
+        "rhythm's, and any schedule of such gaps has it."
+    )
+
+
+def test_a_weak_gain_over_other_orders_asks_for_as_many_blocks_as_show_it():
+    found = computed([-0.051, -0.049] * 4, [0.02, -0.01] * 4)
+    assert found["sentence"].startswith("A spacing gain, not awareness")
+    settle = found["settle"]
+    sd = float(np.std([0.02, -0.01] * 4, ddof=1))
+
+    def shown(blocks):
+        return chances(0.005, sd, blocks, level=0.05, min_gain=0.0).earned
+
+    # the gain over matched random is beyond doubt, so the weak one alone decides
+    assert shown(settle["blocks"] - 1) < 0.8 <= shown(settle["blocks"])
+    assert settle["probability"] == pytest.approx(shown(settle["blocks"]), abs=1e-6)
+    assert settle["likely"] == "EARNED"
+
+
+@pytest.mark.parametrize(
+    ("resolving_blocks", "sd", "earned"),
+    [
+        (5, 1e-9, 0.7),  # beyond doubt: the other gain decides
+        (6, 1e-9, 0.0),  # five blocks cannot lower its p far enough
+        (None, 1e-9, 0.0),  # nothing can
+        (5, 10.0, 0.0),  # all noise: no more than its level, and both are asked for
+    ],
+)
+def test_earned_needs_both_gains(resolving_blocks, sd, earned):
+    narrowed = Awareness(0.01, sd, resolving_blocks).narrow(Chances(0.7, 0.1, 0.1), 5, 0.05)
+    assert narrowed.earned == pytest.approx(earned)
+    assert (narrowed.harmful, narrowed.tied) == (0.1, 0.1)
 
 
 def test_only_the_inconclusive_have_something_to_settle():

@@ -318,6 +318,28 @@ def test_the_emulated_tier_is_judged_by_itself_and_never_mixed():
     assert real["blocks"][0]["spacing_violation_rate"] is None
 
 
+def test_blocks_in_which_no_draw_differs_are_counted_in_the_sentence():
+    scores = study(0.0, blocks=6, draws=3)
+    flat = scores["seed"].isin([1, 4]) & scores["policy"].isin(["wa", "matched_random"])
+    result = verdict(scores.assign(violation_rate=scores["violation_rate"].mask(flat, 0.0)))
+    assert result["sentence"].endswith(
+        " In 2 of 6 blocks every draw comes out as the policy does, so nothing can be told there."
+    )
+    assert "comes out" not in verdict(scores)["sentence"]
+    alone = verdict(scores[scores["seed"] == 1].assign(violation_rate=0.0))
+    assert " In its one block every draw comes out as the policy does" in alone["sentence"]
+
+
+def test_requests_saved_have_the_interval_of_the_gain():
+    gain = verdict(study(-0.03))["gain"]
+    # 1000 requests in 100 s are 6000 in ten minutes
+    for end in ("low", "high"):
+        requests = gain[f"{end}_requests_per_sidecar_10min"]
+        assert requests == pytest.approx(60 * gain[f"{end}_points"])
+    alone = verdict(study(-0.03, blocks=1))["gain"]
+    assert alone["low_requests_per_sidecar_10min"] is None
+
+
 def test_every_emulated_result_carries_how_far_the_emulator_is_off():
     document = emulated_verdict(pd.concat([study(0.05), emulated(-0.03)], ignore_index=True))
     real, computed = document["verdicts"]
@@ -350,7 +372,7 @@ def test_an_emulated_study_settles_without_a_measurement():
     assert result["settle"]["probability"] >= 0.8
     sentence = result["settle"]["sentence"]
     assert "more emulated seeds, no measurement." in sentence
-    assert sentence.endswith("a gain over its own gaps in other orders, not shown yet.")
+    assert "the gain over its own gaps in other orders is +3.10 points" in sentence
     assert "one after another" not in sentence
 
 

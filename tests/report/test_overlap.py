@@ -15,7 +15,7 @@ from safesync.report.figures.base import Colours
 from safesync.report.figures.forecast import forecast_figure, regret_share
 from safesync.report.figures.null import null_figure
 from safesync.report.page import build
-from safesync.report.tables import inert_signals, overlap_rows
+from safesync.report.tables import alike_policies, inert_signals, overlap_rows
 
 POLICIES = ["oracle", "blind", "even", "fixed_h_12", "seeker"]
 
@@ -178,3 +178,12 @@ def test_a_single_merge_is_named_in_the_singular(overlap):
     rows = overlap.assign(budget=1)
     spec = json.dumps([v.layout for v in null_figure(rows, POLICIES, Colours(POLICIES)).variants])
     assert "<b>1 merge</b>" in spec
+
+
+def test_policies_that_come_out_alike_in_every_block_are_named_together(overlap):
+    assert alike_policies(overlap, POLICIES) == []
+    twin = overlap[overlap["policy"] == "even"].assign(policy="twin")
+    near = overlap[overlap["policy"] == "even"].assign(policy="near")
+    near.loc[near["seed"] == 2, "overlap"] += 1
+    both = pd.concat([overlap, near, twin], ignore_index=True)
+    assert alike_policies(both, [*POLICIES, "near", "twin", "absent"]) == [["even", "twin"]]

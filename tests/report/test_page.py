@@ -1,5 +1,6 @@
 import json
 import re
+from html import unescape
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -46,6 +47,69 @@ def test_says_the_answer_first_and_every_verdict_in_words(built):
     assert text.index("<h1>") < text.index('id="verdicts"') < text.index('id="regime-1"')
     assert "5 &lt; 6" in text
     assert "Open loop." in text
+
+
+def test_gates_and_what_would_settle_it_stand_beside_the_verdict(built):
+    _, text, verdict = built
+    result = verdict["verdicts"][0]
+    assert result["verdict"] == "INCONCLUSIVE"
+    passed = [gate["name"] for gate in result["gates"] if gate["passed"]]
+    unmet = [gate["name"] for gate in result["gates"] if gate["passed"] is False]
+    row = text[text.index(result["sentence"]) :]
+    row = unescape(row[: row.index("<details>")])
+    assert result["settle"]["sentence"] in row
+    assert f"✓ {len(passed)} passed" in row
+    assert unmet and f"not met, so not EARNED: {', '.join(unmet)}" in row
+    assert f"PROVISIONAL at best: {', '.join(result['open_gates'])}" in row
+    assert "✗ not met: not EARNED" in text
+    level = f"{100 * result['gain']['level']:.0f} % interval"
+    assert level in text
+
+
+def test_a_gate_that_refuses_is_told_from_one_that_withholds(tmp_path):
+    replays, scores, _ = study(blocks=2, draws=3)
+    late = scores["policy"].eq("wa_forecast")
+    scores["lateness_p99_s"] = scores["lateness_p99_s"].mask(late, 9.0)
+    path = tmp_path / "index.html"
+    page(path, (replays, scores, study(blocks=2, draws=3)[2]), claims=["wa_forecast"])
+    text = path.read_text(encoding="utf-8")
+    assert "✗ failed, so refused: measurement valid" in text
+    assert "✗ failed: REFUSED" in text
+
+
+def test_terms_and_policies_are_explained_before_they_are_used(tmp_path):
+    path = tmp_path / "index.html"
+    rules = {"wa_forecast": "forecast (limit 2): merge in a lull.", "other": "<b>: waits."}
+    page(path, study(blocks=1, draws=3), claims=["wa_forecast"], gaps_s=(8.0, 32.0), rules=rules)
+    text = without_plotly(path.read_text(encoding="utf-8"))
+    first = text[: text.index('<table class="verdicts">')]
+    for term in ("policy", "matched random", "corridor", "block", "capture", "draws", "regime"):
+        assert f"<dfn>{term}</dfn>" in first
+    assert "(8 to 32 s from one merge to the next)" in first
+    assert "<strong>wa_forecast</strong>: forecast (limit 2): merge in a lull." in first
+    assert "&lt;b&gt;: waits." in text
+
+
+def test_warnings_of_the_emulated_tier_stand_beside_its_verdict(tmp_path):
+    replays, scores, threshold = study(blocks=2, draws=3)
+    scores = pd.concat([scores, scores.assign(tier="emulator")], ignore_index=True)
+    warning = "Seed 1: busier than what was calibrated."
+    found = {"regime": "bursty", "calibrated": True, "why": None, "warnings": [warning]}
+    path = tmp_path / "index.html"
+    facts = {"thresholds_s": {"bursty": 2.0}, "horizon_s": HORIZON_S, "replay_s": 100}
+    emulated = [found | {"agreement": None}]
+    build(
+        path,
+        verdict=judge(scores, {}, ["wa_forecast"], emulated=emulated, **facts),
+        scores=scores,
+        replays=replays,
+        thresholds={"bursty": threshold},
+        merges={"bursty": PLAN},
+        horizon_s=HORIZON_S,
+        config_text="",
+    )
+    text = path.read_text(encoding="utf-8")
+    assert warning in text[: text.index('id="regime-1"')]
 
 
 def test_loads_nothing(built):

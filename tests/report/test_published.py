@@ -142,7 +142,7 @@ def test_the_two_stand_side_by_side(figures):
         ("p95 during a merge / p95 of the others", "0.99 to 1.00", "1.00 to 3.00"),
         ("of the same requests without merges", "not published", "1.00"),
         ("violations, by policy", "35.9 to 37.2 %", "0.0 to 20.0 %"),
-        ("of them by requests during no merge", "not published", "0.0 %"),
+        ("violations during no merge, of all requests", "not published", "0.0 %"),
         ("between policies, points", "1.3", "20.0"),
         ("requests during a merge, by policy", "10.5 to 29.6 %", "30.0 %"),
         ("violations without merges", "not published", "0.0 %"),
@@ -153,4 +153,4 @@ def test_the_two_stand_side_by_side(figures):
     assert empty.rows[2][1] == "\u2013"
     bursty = compare(figures, "bursty", [], {}, [], **FACTS)
     assert bursty.rows[5][1].endswith("% (1 of 7)")
-    assert compare(figures, "of no kind", found, {}, [], **FACTS) is None
+    assert compare(figures, "own", found, {}, [], **FACTS) is None

@@ -1,5 +1,7 @@
 """The timeline's strips above the lanes: what arrived and what was in flight, by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -47,3 +49,32 @@ def test_bins_of_a_long_run_hold_their_most():
     assert (rate[0][:3], rate[1][:3]) == ([0, 2, 4], [1.5, 0.5, 0])
     assert in_flight[1][:3] == [3, 1, 0]
     assert len(in_flight[1]) == 1201
+
+
+def test_merge_starts_are_listed_replay_by_replay():
+    requests = pd.DataFrame({"arrival_s": [0.2], "done_s": [0.4], "status": ["ok"]})
+    capture = Replay("vllm", "r", 23, "judge", "nosync", 0, 0, requests, pd.DataFrame())
+    merges = pd.DataFrame(
+        {
+            "merge": [0, 1],
+            "planned_s": [10.0, 40.0],
+            "start_s": [10.26, np.nan],
+            "end_s": [18.3, np.nan],
+        }
+    )
+    replays = [
+        replace(capture, policy=policy, draw=draw, budget=2, merges=merges)
+        for policy, draw in (("matched_random", 1), ("calm", 0))
+    ]
+    figure = timeline(
+        [capture, *replays],
+        {23: capture},
+        ["calm", "nosync", "matched_random"],
+        Colours(["calm"]),
+        metric="e2e",
+        threshold_s=1.0,
+        merge_s=8.0,
+        horizon_s=60.0,
+    )
+    assert figure.details_title == "When merges start, s"
+    assert figure.details == [f"{replay.name}, seed 23: 10.3, 40.0" for replay in replays[::-1]]

@@ -53,6 +53,7 @@ rule report:
         machine=1,
     params:
         config=plain(CONFIG),
+        policies={entry.id: entry.described() for entry in CONFIG.policies},
         replays=lambda wildcards: [
             (regime, seed, role(seed), policy, draw)
             for which in (known, drawn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -141,6 +142,12 @@ class Policy(ABC):
                 f"{self.name}: parameters must be {self.Parameters.__qualname__}, found "
                 f"{type(self.parameters).__qualname__}"
             )
+
+    @classmethod
+    def summary(cls) -> str:
+        """Return what it does: the first sentence of its docstring, without marks; '' without."""
+        first = re.split(r"\.(?:\s|$)", cls.__doc__ or "", maxsplit=1)[0]
+        return " ".join(first.replace("``", "").split())
 
     @classmethod  # noqa: B027  (most policies run in every corridor)
     def check(cls, parameters: BaseModel, h_min: int, h_max: int, step_s: float) -> None:

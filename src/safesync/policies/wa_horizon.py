@@ -34,7 +34,9 @@ class Parameters(StoppingParameters):
 
 
 class WaHorizon(StoppingPolicy):
-    """Optimal stopping (see ``StoppingPolicy``) over an empirical chain of load levels.
+    """Merge when no later moment promises to meet fewer requests, by a chain of load levels.
+
+    Optimal stopping (see ``StoppingPolicy``) over an empirical chain.
 
     Every second is put into one of ``levels`` levels by its load, the mean count of the last
     ``load_s`` seconds, at the quantiles of all loads so far. Transitions and the arrivals of the

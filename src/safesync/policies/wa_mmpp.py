@@ -71,7 +71,9 @@ class Parameters(StoppingParameters):
 
 
 class WaMmpp(StoppingPolicy):
-    """Optimal stopping (see ``StoppingPolicy``) over a filtered two-state Poisson process.
+    """Merge when no later moment promises to meet fewer requests, by a filter of quiet and busy.
+
+    Optimal stopping (see ``StoppingPolicy``) over a filtered two-state Poisson process.
 
     Counts per second are Poisson with a quiet or a busy rate; spells of the two follow each other,
     each of ``phases`` phases in a row (Erlang), so that a spell that has lasted is due to end. The

@@ -52,6 +52,12 @@ class Block:
         return float(self.draws["violation_rate"].mean()) if len(self.draws) else None
 
     @property
+    def alike(self) -> bool:
+        """Whether every draw comes out as the policy does; False without a draw."""
+        rates = self.draws["violation_rate"]
+        return bool(len(rates)) and bool((rates == self.policy["violation_rate"]).all())
+
+    @property
     def replays(self) -> pd.DataFrame:
         """Every SCORES row that the evidence rests on: capture, policy, controls."""
         parts = (self.nosync, self.own, self.draws, self.spacing)

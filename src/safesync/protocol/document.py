@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-VERSION = 4
+VERSION = 5
 
 Word = Literal["EARNED", "PROVISIONAL", "TIED", "INCONCLUSIVE", "HARMFUL", "REFUSED"]
 
@@ -48,6 +48,10 @@ class Gain(_Part):
         "repeats, and off the real tier"
     )
     requests_per_sidecar_10min: float = Field(description="offered rate x 600 s x gain")
+    low_requests_per_sidecar_10min: float | None = Field(
+        description="the same of the interval's lower end; null below 2 blocks"
+    )
+    high_requests_per_sidecar_10min: float | None
 
 
 class PolicyBlock(_Part):
@@ -139,6 +143,11 @@ class Assumed(_Part):
         "has two draws: all is then laid to the policy"
     )
     difference_sd_points: float = Field(description="SD of a block's difference, at the draws here")
+    spacing_points: float | None = Field(
+        description="gain over its own gaps in other orders, which EARNED needs as well; null "
+        "where the tier does not carry it"
+    )
+    spacing_sd_points: float | None = Field(description="SD of a block's gain over them")
 
 
 class Settle(_Part):

@@ -73,7 +73,8 @@ class Case:
 
     ``differences``: d_b per block (a rate; negative: better). ``better`` and ``worse``: blocked
     randomization test and sign-flip test of a gain and of a harm. ``spacing``: the same two of a
-    gain over the policy's own gaps in other orders, and ``spacing_gain`` its mean, a rate.
+    gain over the policy's own gaps in other orders, and ``spacing_gains`` that gain per block, a
+    rate.
     ``run_sd``: what one replay scatters by from run to run, a rate (see ``run_noise``). Without a
     block, or with a block that lacks draws, there are no differences, interval and tests.
     """
@@ -87,13 +88,23 @@ class Case:
     better: tuple[PValue, PValue] | None
     worse: tuple[PValue, PValue] | None
     spacing: tuple[PValue, PValue] | None = None
-    spacing_gain: float | None = None
+    spacing_gains: Sequence[float] = ()
     run_sd: float | None = None
 
     @property
     def gain(self) -> float | None:
         """Mean over blocks of draws minus policy, a rate; positive: fewer violations."""
         return None if self.interval is None else -self.interval.mean
+
+    @property
+    def spacing_gain(self) -> float | None:
+        """Mean over blocks of the gain over the policy's own gaps in other orders, a rate."""
+        return float(np.mean(self.spacing_gains)) if self.spacing_gains else None
+
+    @property
+    def alike(self) -> int:
+        """Blocks in which every placement comes out as the policy does, so none can be better."""
+        return sum(block.alike for block in self.blocks)
 
     @property
     def draws(self) -> int | None:
@@ -152,7 +163,7 @@ def gather(study: Study, tier: str, regime: str, policy: str) -> Case:
     return replace(
         case,
         spacing=_tests(rules, blocks, "spacing", "less"),
-        spacing_gain=float(np.mean(gains)),
+        spacing_gains=gains,
     )
 
 
@@ -213,7 +224,7 @@ def _exact_case(rules: Rules, regime: str, policy: str, blocks: Sequence[Overlap
         better=tests(nulls, "less", True),
         worse=tests(nulls, "greater", True),
         spacing=tests(orders, "less", all(block.policy["spacing_exact"] for block in blocks)),
-        spacing_gain=float(np.mean([b.spacing.mean / b.requests - b.rate for b in blocks])),
+        spacing_gains=[block.spacing.mean / block.requests - block.rate for block in blocks],
     )
 
 
@@ -264,10 +275,9 @@ def describe_block(block: Block | OverlapBlock) -> doc.PolicyBlock | doc.Overlap
     )
 
 
-def requests_10min(case: Case, horizon_s: float) -> float:
-    """Return gain x offered rate x 600 s, requests; the offered rate is the blocks' mean."""
-    rate = float(np.mean([block.requests for block in case.blocks])) / horizon_s
-    return case.gain * rate * TEN_MINUTES_S
+def offered_10min(case: Case, horizon_s: float) -> float:
+    """Return how many requests one sidecar is offered in 600 s, by the mean of the blocks."""
+    return float(np.mean([block.requests for block in case.blocks])) / horizon_s * TEN_MINUTES_S
 
 
 def decompose(study: Study, case: Case) -> list[doc.Decomposition]:

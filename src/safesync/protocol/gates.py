@@ -374,12 +374,26 @@ def later_gates(tier: str) -> list[Gate]:
                 "Not computed: whether the merges hurt the real sidecar as the model predicts.",
             )
         )
+    spacing = "matched spacing"
     if tier in SPACING_TIERS:
         gates.append(
             not_available(
-                "matched spacing",
+                spacing,
                 "Not computed: whether the gain is more than even spacing gives.",
                 refuses=False,
+            )
+        )
+    else:
+        gates.append(
+            Gate(
+                spacing,
+                None,
+                None,
+                None,
+                "Not applicable: other orders of a policy's gaps are replayed where that takes no "
+                "measurement. What is earned here may be its rhythm's.",
+                refuses=False,
+                applies=False,
             )
         )
     return gates

@@ -62,6 +62,11 @@ class OverlapBlock:
         """d_b as a share of all requests (negative: better)."""
         return self.rate - self.control_rate
 
+    @property
+    def alike(self) -> bool:
+        """Whether every placement of the budget meets as many requests."""
+        return self.null.values.size == 1
+
     @cached_property
     def null(self) -> Null:
         """Overlap over all feasible schedules of the budget."""

@@ -6,7 +6,7 @@ deviations and margins are in the same unit. Differences over blocks are taken a
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -48,6 +48,28 @@ class Chances:
     def settled(self) -> float:
         """Return the probability of any of them; they exclude each other."""
         return self.earned + self.harmful + self.tied
+
+
+@dataclass(frozen=True)
+class Awareness:
+    """The second gain that EARNED needs: over the policy's own gaps in other orders.
+
+    ``gain``: its mean over blocks, a rate; ``sd``: of one block's. ``resolving_blocks``: fewest
+    with which its p can fall low enough; None: no number of them does.
+    """
+
+    gain: float
+    sd: float
+    resolving_blocks: int | None
+
+    def narrow(self, expected: Chances, blocks: int, level: float) -> Chances:
+        """Return ``expected`` with EARNED only as often as both gains come out at the least.
+
+        That holds however the two hang together (Frechet's lower bound).
+        """
+        able = self.resolving_blocks is not None and blocks >= self.resolving_blocks
+        also = chances(self.gain, self.sd, blocks, level=level, min_gain=0.0, resolved=able).earned
+        return replace(expected, earned=max(0.0, expected.earned + also - 1.0))
 
 
 @dataclass(frozen=True)
@@ -149,14 +171,16 @@ def smallest_design(
     interval_level: float = 0.90,
     target: float = TARGET,
     exact_draws: float = math.inf,
+    awareness: Awareness | None = None,
 ) -> tuple[Design, Chances] | None:
     """Return the design that settles a case with probability ``target``, and its chances.
 
     ``gain`` and ``noise`` are taken as true. ``have``: what is there and has not settled it; a
     design is larger, and the one of fewest further replays is returned. ``exact_draws``: what a
-    block of an exact null can do to p, as that many draws would. None when no design of up to
-    ``MOST_BLOCKS`` blocks settles it: a gain near the margin is neither shown to be above it nor
-    below.
+    block of an exact null can do to p, as that many draws would. ``awareness``: what EARNED needs
+    besides, where the tier carries it. None when no design of up to ``MOST_BLOCKS`` blocks settles
+    it: a gain near the margin is neither shown to be above it nor below, and one that is the
+    spacing's is never earned.
     """
     level = alpha / family
     found = None
@@ -177,6 +201,8 @@ def smallest_design(
                 interval_level=interval_level,
                 resolved=blocks >= needed,
             )
+            if awareness is not None:
+                expected = awareness.narrow(expected, blocks, level)
             if expected.settled >= target:
                 found = design, expected
                 break

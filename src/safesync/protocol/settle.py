@@ -1,11 +1,16 @@
 """What would settle an inconclusive case: blocks, draws, and the time that they take here."""
 
+from functools import partial
+
+import numpy as np
+
 from safesync.protocol import document as doc
 from safesync.protocol.evidence import Case, Study
 from safesync.protocol.gates import EMULATED_TIER, OVERLAP_TIER, count
 from safesync.protocol.power import (
     MOST_BLOCKS,
     TARGET,
+    Awareness,
     Chances,
     Design,
     Noise,
@@ -18,15 +23,14 @@ _NO_FREEDOM = 0.01  # so little could a block lower p that some 300 would be nee
 _NO_DESIGN = ("blocks", "more_blocks", "draws", "smallest_p", "replays", "wall_s")
 
 
-def settle(study: Study, case: Case, family: int, *, aware: bool = True) -> doc.Settle | None:
+def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
     """Return what would settle ``case``, one of ``family`` claims of its tier.
 
-    The gain and the noise seen in the case are taken as true: the design of fewest further replays
-    with which it is then EARNED, HARMFUL or TIED with probability ``power.TARGET``. One block shows
-    no noise over blocks; what is returned then is the least that is needed, the blocks with which p
-    can fall low enough. The sentence says first when a block is too short for the margin.
-    ``aware``: False while no gain over the policy's own gaps in other orders is shown, which EARNED
-    needs as well.
+    The gains and the noise seen in the case are taken as true: the design of fewest further replays
+    with which it is then EARNED, HARMFUL or TIED with probability ``power.TARGET``. EARNED needs a
+    gain over the policy's own gaps in other orders as well, where the tier carries it. One block
+    shows no noise over blocks; what is returned then is the least that is needed, the blocks with
+    which p can fall low enough. The sentence says first when a block is too short for the margin.
 
     None without evidence, or when the budget leaves no placement to test.
     """
@@ -50,8 +54,10 @@ def settle(study: Study, case: Case, family: int, *, aware: bool = True) -> doc.
             sentence=f"{longer}At least {_design(least)}, so that p can fall low enough: "
             f"{_cost(case.tier, planned)}. One block gives no estimate of the noise.",
         )
-    facts["assumed"] = _assumed(case, noise)
-    found = smallest_design(
+    awareness = _awareness(case, rules.alpha / family, rules.min_blocks)
+    facts["assumed"] = _assumed(case, noise, awareness)
+    smallest = partial(
+        smallest_design,
         case.gain,
         noise,
         have,
@@ -62,35 +68,57 @@ def settle(study: Study, case: Case, family: int, *, aware: bool = True) -> doc.
         interval_level=rules.interval_level,
         exact_draws=finest,
     )
+    found = smallest(awareness=awareness)
     if found is None:
+        if awareness is not None and smallest() is not None:
+            why = (
+                f"{_also(awareness)}: what it gains is then its rhythm's, and any schedule of such "
+                "gaps has it"
+            )
+        else:
+            margin = f"{100 * rules.min_gain:g} points"
+            why = f"{_if(case, noise, have)}: too near the margin of {margin} for it"
         return doc.Settle(
             **facts,
             **dict.fromkeys((*_NO_DESIGN, "probability", "likely")),
             sentence=f"{longer}No design of up to {MOST_BLOCKS} blocks settles it with probability "
-            f"{TARGET:g} if {_if(case, noise, have)}: too near the margin of "
-            f"{100 * rules.min_gain:g} points.",
+            f"{TARGET:g} if {why}.",
         )
     design, expected = found
     planned = _planned(study, case, have, design, finest)
     likely = _likely(expected)
-    sentence = (
-        f"{longer}{_design(design)} (there are {_design(have)}) settle it with probability "
-        f"{expected.settled:.2f}, most likely as {likely}, if {_if(case, noise, design)}: "
-        f"{_cost(case.tier, planned)}."
-    )
-    if likely == "EARNED" and not aware:
-        sentence += " EARNED also needs a gain over its own gaps in other orders, not shown yet."
+    also = f", and {_also(awareness)}" if awareness is not None and likely == "EARNED" else ""
     return doc.Settle(
-        **facts, **planned, probability=expected.settled, likely=likely, sentence=sentence
+        **facts,
+        **planned,
+        probability=expected.settled,
+        likely=likely,
+        sentence=f"{longer}{_design(design)} (there are {_design(have)}) settle it with "
+        f"probability {expected.settled:.2f}, most likely as {likely}, if "
+        f"{_if(case, noise, design)}{also}: {_cost(case.tier, planned)}.",
     )
 
 
 def _finest(case: Case) -> float:
     """Return what one block can do to p, as that many draws would; the sign flip does as one."""
-    if case.draws is not None:
-        return case.draws
+    return _per_block(case.better[0].smallest, case) if case.draws is None else case.draws
+
+
+def _per_block(smallest: float, case: Case) -> float:
     blocks = len(case.blocks)
-    return max(case.better[0].smallest, 2.0**-blocks) ** (-1 / blocks) - 1
+    return max(smallest, 2.0**-blocks) ** (-1 / blocks) - 1
+
+
+def _awareness(case: Case, level: float, min_blocks: int) -> Awareness | None:
+    """Return the gain over its own gaps in other orders that was seen; None: not carried here."""
+    if case.spacing is None:
+        return None
+    finest = _per_block(case.spacing[0].smallest, case)
+    return Awareness(
+        case.spacing_gain,
+        float(np.std(case.spacing_gains, ddof=1)),
+        blocks_to_resolve(finest, level, min_blocks) if finest >= _NO_FREEDOM else None,
+    )
 
 
 def _longer(case: Case, min_gain: float) -> str:
@@ -118,12 +146,14 @@ def _planned(study: Study, case: Case, have: Design, design: Design, finest: flo
     }
 
 
-def _assumed(case: Case, noise: Noise) -> doc.Assumed:
+def _assumed(case: Case, noise: Noise, awareness: Awareness | None) -> doc.Assumed:
     return doc.Assumed(
         gain_points=100 * case.gain,
         policy_sd_points=100 * noise.policy_sd,
         draw_sd_points=100 * noise.draw_sd,
         difference_sd_points=100 * noise.of_difference(case.draws),
+        spacing_points=None if awareness is None else 100 * awareness.gain,
+        spacing_sd_points=None if awareness is None else 100 * awareness.sd,
     )
 
 
@@ -142,6 +172,13 @@ def _if(case: Case, noise: Noise, design: Design) -> str:
     return (
         f"the gain is {100 * case.gain:+z.2f} points and the blocks' differences scatter by "
         f"{scatter:.2f}"
+    )
+
+
+def _also(awareness: Awareness) -> str:
+    return (
+        f"the gain over its own gaps in other orders is {100 * awareness.gain:+z.2f} points and "
+        f"scatters by {100 * awareness.sd:.2f}"
     )
 
 

@@ -17,8 +17,8 @@ from safesync.protocol.evidence import (
     decompose,
     describe_block,
     gather,
+    offered_10min,
     pairs_of,
-    requests_10min,
 )
 from safesync.protocol.overlap import check_unique_blocks
 from safesync.protocol.settle import settle
@@ -199,14 +199,17 @@ def _decide(
         margin = study.rules.min_gain * 100
         sentence = (
             f"{_points(case.interval)} lies inside \u00b1{margin:g} points of its {_control(case)}."
+            f"{_alike(case)}"
         )
-    elif [gate.name for gate in unmet] == ["matched spacing"]:
-        sentence = f"a spacing gain, not awareness: {_points(case.interval)}. {unmet[0].sentence}"
     else:
-        resolved = any(gate.name == "resolution" and gate.passed for gate in gates)
-        aware = all(gate.name != "matched spacing" for gate in unmet)
-        settled_by = settle(study, case, family, aware=aware)
-        sentence = _undecided(study, case, claim, resolved, settled_by)
+        settled_by = settle(study, case, family)
+        if [gate.name for gate in unmet] == ["matched spacing"]:
+            sentence = (
+                f"a spacing gain, not awareness: {_points(case.interval)}. {unmet[0].sentence}"
+            )
+        else:
+            resolved = any(gate.name == "resolution" and gate.passed for gate in gates)
+            sentence = _undecided(study, case, claim, resolved, settled_by) + _alike(case)
     return _result(
         study,
         case,
@@ -323,7 +326,7 @@ def _points(interval: Interval) -> str:
 
 
 def _size(case: Case, study: Study, claim: doc.Claim) -> str:
-    saved = abs(requests_10min(case, study.horizon_s))
+    saved = abs(case.gain) * offered_10min(case, study.horizon_s)
     what = "fewer" if case.gain > 0 else "more"
     counted = "overlapped requests" if case.tier == g.OVERLAP_TIER else "violations"
     return (
@@ -331,6 +334,17 @@ def _size(case: Case, study: Study, claim: doc.Claim) -> str:
         f"{g.count(len(case.blocks), 'block')}, p {claim.p_holm:.2g} after Holm (smallest "
         f"attainable {claim.smallest:.2g}): about {saved:.0f} requests per sidecar and ten minutes."
     )
+
+
+def _alike(case: Case) -> str:
+    """Return a sentence on the blocks in which no placement differs; '' when there is none."""
+    if not case.alike:
+        return ""
+    where = (
+        f"{case.alike} of {len(case.blocks)} blocks" if len(case.blocks) > 1 else "its one block"
+    )
+    what = "placement" if case.draws is None else "draw"
+    return f" In {where} every {what} comes out as the policy does, so nothing can be told there."
 
 
 def _control(case: Case) -> str:
@@ -391,16 +405,21 @@ def _describe(study: Study, case: Case) -> doc.PolicyResult:
 def _result(study: Study, case: Case, *, sentence: str, **fields) -> doc.PolicyResult:
     gain = None
     if case.interval is not None:
-        low, high = case.interval.low, case.interval.high
+        offered = offered_10min(case, study.horizon_s)
+        worst, best = (
+            None if end is None else -end for end in (case.interval.high, case.interval.low)
+        )
         gain = doc.Gain(
             rate=case.gain,
             points=case.gain * 100,
-            low_points=None if high is None else -high * 100,
-            high_points=None if low is None else -low * 100,
+            low_points=None if worst is None else worst * 100,
+            high_points=None if best is None else best * 100,
             level=case.interval.level,
             note=case.interval.note,
             run_sd_points=None if case.run_sd is None else 100 * case.run_sd,
-            requests_per_sidecar_10min=requests_10min(case, study.horizon_s),
+            requests_per_sidecar_10min=case.gain * offered,
+            low_requests_per_sidecar_10min=None if worst is None else worst * offered,
+            high_requests_per_sidecar_10min=None if best is None else best * offered,
         )
     return doc.PolicyResult(
         tier=case.tier,

@@ -73,6 +73,7 @@ class Section:
     set_aside: int
     figures: list[Figure]
     overlap: list[dict]
+    alike: list[list[str]]
     inert: list[dict]
     overlap_figures: list[Figure]
     emulated: Mapping | None
@@ -125,6 +126,8 @@ def build(
     merges: Mapping[str, MergePlan],
     horizon_s: float,
     config_text: str,
+    gaps_s: tuple[float, float] | None = None,
+    rules: Mapping[str, str] | None = None,
     warnings: Sequence[str] = (),
     overlap: pd.DataFrame | None = None,
     arrivals: Sequence[Mapping] = (),
@@ -142,14 +145,16 @@ def build(
     ``replays``: those whose tables are at hand (a tier may have none: it is then judged but not
     drawn). ``thresholds``: regime -> threshold document, in the order of the page. ``merges``:
     regime -> the merges that were asked for. ``horizon_s``: length of every trace, seconds.
-    ``config_text``: the exact config. ``warnings``: sentences of earlier stages. ``overlap``: the
-    rows of OVERLAP that the verdicts rest on; None for a run without that tier. ``arrivals``: the
-    metadata of every ARRIVALS table, with its number of rows as ``requests``. ``backgrounds``:
-    regime -> the config's section on what runs beside it. ``published``: the study's figures;
-    None: nothing to compare with. ``agreement``: the AGREEMENT rows of all regimes; None: there is
-    none. ``transfers``: regime -> the document of gate 2. ``trainings``: training runs on the
-    schedules of the run. ``emulated``: the judged rows of the emulated tier, which are many;
-    ``envelope.COLUMNS`` of them suffice. None: that tier is shown by its verdicts.
+    ``config_text``: the exact config. ``gaps_s``: the corridor's shortest and longest gap, seconds;
+    None: not said. ``rules``: policy id -> a sentence on what it does. ``warnings``: sentences of
+    earlier stages. ``overlap``: the rows of OVERLAP that the verdicts rest on; None for a run
+    without that tier. ``arrivals``: the metadata of every ARRIVALS table, with its number of rows
+    as ``requests``. ``backgrounds``: regime -> the config's section on what runs beside it.
+    ``published``: the study's figures; None: nothing to compare with. ``agreement``: the AGREEMENT
+    rows of all regimes; None: there is none. ``transfers``: regime -> the document of gate 2.
+    ``trainings``: training runs on the schedules of the run. ``emulated``: the judged rows of the
+    emulated tier, which are many; ``envelope.COLUMNS`` of them suffice. None: that tier is shown by
+    its verdicts.
     """
     scores = scores.reset_index(drop=True)  # rows of several files may share their labels
     overlap = OVERLAP.empty() if overlap is None else overlap
@@ -191,6 +196,9 @@ def build(
             tiers=TIERS,
             emulated={found["regime"]: found for found in verdict["emulated"]},
             errors=errors,
+            gaps_s=gaps_s,
+            merge_s=next(iter(merges.values())).merge_s,
+            rules=rules or {},
             machines=tables.machines(replays),
             config_text=config_text,
             warnings=list(warnings),
@@ -263,6 +271,7 @@ def _section(
         ],
         set_aside=len(aside),
         overlap=tables.overlap_rows(overlap, study.policies),
+        alike=tables.alike_policies(overlap, study.policies),
         inert=tables.inert_signals(overlap),
         overlap_figures=_overlap_figures(study, regime, overlap),
         emulated=_emulated(study, regime),

@@ -178,7 +178,11 @@ def compare(
         ("p95 during a merge / p95 of the others", *(_span(o, "p95_ratio", fixed) for o in both)),
         ("of the same requests without merges", "not published", _span(own, "quiet_ratio", fixed)),
         ("violations, by policy", *(_span(o, "violation_rate", percent) for o in both)),
-        ("of them by requests during no merge", "not published", _span(own, "unmet", percent)),
+        (
+            "violations during no merge, of all requests",
+            "not published",
+            _span(own, "unmet", percent),
+        ),
         ("between policies, points", *(_apart(o) for o in both)),
         ("requests during a merge, by policy", *(_span(o, "met", percent) for o in both)),
         ("violations without merges", "not published", percent(_mean(quiet))),

@@ -154,6 +154,23 @@ def overlap_rows(overlap: pd.DataFrame, policies: Sequence[str]) -> list[dict]:
     )
 
 
+def alike_policies(overlap: pd.DataFrame, policies: Sequence[str]) -> list[list[str]]:
+    """Return the groups of policies that are alike in every block, in the order of the page.
+
+    Alike: as many merges, meeting as many requests, with gaps whose orders meet as many.
+    """
+    figures = ("seed", "budget", "overlap", "spacing_values", "spacing_probabilities")
+    groups: dict[str, list[str]] = {}
+    for policy in policies:
+        rows = overlap[overlap["policy"] == policy].sort_values("seed")
+        if len(rows):
+            told = rows[list(figures)].to_dict("records")
+            groups.setdefault(json.dumps(told, default=lambda values: values.tolist()), []).append(
+                policy
+            )
+    return [group for group in groups.values() if len(group) > 1]
+
+
 def oracles(overlap: pd.DataFrame) -> set[str]:
     """Return the policies that know the whole trace and meet the fewest requests in every block."""
     rows = overlap[overlap["method"] == _ORACLE]

@@ -52,8 +52,9 @@ def timeline(
     notes: list[str] = []
     if len(seeds) > MAX_BLOCKS:
         notes.append(f"{MAX_BLOCKS} of {len(seeds)} blocks are shown.")
+    shown = seeds[:MAX_BLOCKS]
     variants, without_lane = [], 0
-    for seed in seeds[:MAX_BLOCKS]:
+    for seed in shown:
         lanes, left_out = _lanes([r for r in replays if r.seed == seed], policies)
         without_lane = max(without_lane, left_out)
         variants.append(
@@ -61,6 +62,7 @@ def timeline(
                 seed, lanes, nosync[seed], colours, metric, threshold_s, merge_s, horizon_s, notes
             )
         )
+    merging = [r for r in order(replays, policies) if r.seed in shown and len(r.merges)]
     if without_lane:
         notes.append(
             f"A block shows {MAX_DRAWS_PER_BUDGET} draws per budget, {MAX_POLICY_LANES} policies "
@@ -82,6 +84,8 @@ def timeline(
         ),
         variants=variants,
         notes=notes,
+        details=[_starts(replay) for replay in merging],
+        details_title="When merges start, s",
         shared_axis="time",
     )
 
@@ -247,6 +251,12 @@ def _lane(
         }
     )
     return traces
+
+
+def _starts(replay: Replay) -> str:
+    starts = replay.merges["start_s"].fillna(replay.merges["planned_s"])
+    said = ", ".join(f"{start:.1f}" for start in starts)
+    return f"{replay.name}, seed {replay.seed}: {said}"
 
 
 def _reason(replay: Replay, merge: int) -> str:
