@@ -26,7 +26,7 @@ def begun(name, corridor=CORRIDOR, islands=2, **parameters):
 @pytest.mark.parametrize("name", [name for name in policy_names() if name != "nosync"])
 def test_every_policy_says_in_a_short_sentence_what_it_does(name):
     said = load_policy(name).summary()
-    assert 20 < len(said) < 100
+    assert 20 < len(said) < 110
     assert not set(said) & set("`\n")
 
 

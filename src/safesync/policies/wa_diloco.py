@@ -64,9 +64,10 @@ def soft(value: np.ndarray | float, scale: float) -> np.ndarray | float:
 
 
 class WaDiloco(Policy):
-    """Merge when the learners' score, their progress less the pressure, exceeds the threshold.
+    """Merge when the learners' progress, less network, serving and disk pressure, is high enough.
 
-    The score is their mean. Score of learner i, with ``soft(v, s) = clip(v / s, 0, 1)``::
+    It merges when the learners' mean score exceeds ``threshold``. Score of learner i, with
+    ``soft(v, s) = clip(v / s, 0, 1)``::
 
         loss_weight * soft(loss_drop, loss_scale) + tokens_weight * soft(tokens, tokens_scale)
         - network_weight * network - serving_weight * serving - checkpoint_weight * checkpoint
