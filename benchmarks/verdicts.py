@@ -13,7 +13,7 @@ without a gain and four with one are judged by design (blocks x draws):
 - rare harm: nothing gained on average, by gaining a little on most traces and losing much on few;
   the null of neither test, shown for what it is and held to no bar
 
-The defaults are the default run's: its three draws have an SD of 0.84 points (printed by
+The defaults are one default run's: its three draws had an SD of 0.84 points (printed by
 `--scores results/default`); each is one run, so that run-to-run noise is in it.
 
 Statistics are the protocol's own; the rule is the judge's with every gate passed that needs more
