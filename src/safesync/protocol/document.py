@@ -43,6 +43,11 @@ class Gain(_Part):
     high_points: float | None
     level: float = Field(description="confidence of the interval")
     note: str = Field(description="how the interval was computed, or why there is none")
+    bootstrap_low_points: float | None = Field(
+        description="lower end of the BCa bootstrap interval over blocks, of the same level: "
+        "described only; null below 5 blocks"
+    )
+    bootstrap_high_points: float | None
     run_sd_points: float | None = Field(
         description="SD of one replay from run to run, by repeats of one schedule; null without "
         "repeats, and off the real tier"

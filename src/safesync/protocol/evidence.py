@@ -16,6 +16,7 @@ from safesync.protocol.overlap import OverlapBlock, collect_overlap
 from safesync.protocol.statistics import (
     Interval,
     PValue,
+    bootstrap_interval,
     convolved_null_test,
     mean_interval,
     pooled_sd,
@@ -71,7 +72,8 @@ class Study:
 class Case:
     """One policy's evidence in one (tier, regime).
 
-    ``differences``: d_b per block (a rate; negative: better). ``better`` and ``worse``: blocked
+    ``differences``: d_b per block (a rate; negative: better). ``bootstrap``: the BCa interval of
+    their mean. ``better`` and ``worse``: blocked
     randomization test and sign-flip test of a gain and of a harm. ``spacing``: the same two of a
     gain over the policy's own gaps in other orders, and ``spacing_gains`` that gain per block, a
     rate.
@@ -85,6 +87,7 @@ class Case:
     blocks: Sequence[Block] | Sequence[OverlapBlock]
     differences: list[float]
     interval: Interval | None
+    bootstrap: tuple[float, float] | None
     better: tuple[PValue, PValue] | None
     worse: tuple[PValue, PValue] | None
     spacing: tuple[PValue, PValue] | None = None
@@ -138,7 +141,7 @@ def gather(study: Study, tier: str, regime: str, policy: str) -> Case:
     if blocks and tier == OVERLAP_TIER:
         return _exact_case(study.rules, regime, policy, blocks)
     if not blocks or any(block.draws.empty for block in blocks):
-        return Case(tier, regime, policy, blocks, [], None, None, None)
+        return Case(tier, regime, policy, blocks, [], None, None, None, None)
     differences = [block.difference for block in blocks]
     rules = study.rules
     run_sd = run_noise(study.judged, regime) if tier == REAL_TIER else None
@@ -153,6 +156,7 @@ def gather(study: Study, tier: str, regime: str, policy: str) -> Case:
         blocks,
         differences,
         interval,
+        bootstrap_interval(differences, rules.interval_level, seed=rules.monte_carlo_seed),
         better=_tests(rules, blocks, "draws", "less"),
         worse=_tests(rules, blocks, "draws", "greater"),
         run_sd=run_sd,
@@ -221,6 +225,7 @@ def _exact_case(rules: Rules, regime: str, policy: str, blocks: Sequence[Overlap
         blocks,
         differences,
         mean_interval(differences, rules.interval_level),
+        bootstrap_interval(differences, rules.interval_level, seed=rules.monte_carlo_seed),
         better=tests(nulls, "less", True),
         worse=tests(nulls, "greater", True),
         spacing=tests(orders, "less", all(block.policy["spacing_exact"] for block in blocks)),

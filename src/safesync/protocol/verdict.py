@@ -409,6 +409,7 @@ def _result(study: Study, case: Case, *, sentence: str, **fields) -> doc.PolicyR
         worst, best = (
             None if end is None else -end for end in (case.interval.high, case.interval.low)
         )
+        low, high = case.bootstrap or (None, None)
         gain = doc.Gain(
             rate=case.gain,
             points=case.gain * 100,
@@ -416,6 +417,8 @@ def _result(study: Study, case: Case, *, sentence: str, **fields) -> doc.PolicyR
             high_points=None if best is None else best * 100,
             level=case.interval.level,
             note=case.interval.note,
+            bootstrap_low_points=None if high is None else -high * 100,
+            bootstrap_high_points=None if low is None else -low * 100,
             run_sd_points=None if case.run_sd is None else 100 * case.run_sd,
             requests_per_sidecar_10min=case.gain * offered,
             low_requests_per_sidecar_10min=None if worst is None else worst * offered,
