@@ -218,6 +218,16 @@ def test_a_budget_without_placements_has_nothing_to_test(bursty):
     assert "all placements of this budget meet as many requests" in result["sentence"]
 
 
+def test_a_null_whose_best_is_near_its_mean_leaves_too_little_to_gain(bursty):
+    own = bursty[bursty["policy"] == "blind"].head(1)
+    near = own.assign(null_mean=own["optimum"] + 0.009 * own["requests"])
+    (result,) = judged(near, ["blind"], given_gates=GIVEN)["verdicts"]
+    assert result["sentence"].endswith(
+        " No policy could have gained 1 points: the best placement there is gains 0.90 points over "
+        "chance. A harder load or objective is needed."
+    )
+
+
 def test_coarse_nulls_need_more_blocks(bursty):
     own = bursty[bursty["policy"] == "blind"]
     coarse = own.assign(

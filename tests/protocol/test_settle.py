@@ -65,6 +65,29 @@ def test_a_clear_gain_on_too_few_blocks():
     )
 
 
+@pytest.mark.parametrize(
+    ("difference", "draws", "blocks"),
+    [
+        (-0.05, 3, 5),  # better than all its draws: 2^-5 is below 0.05
+        (0.05, 3, 6),  # the sign flip has two patterns as extreme from now on: 2 * 2^-6
+        (0.0, 3, 6),  # no difference is no gain
+        (-0.0005, 1, 5),  # one draw, and better than it
+        (0.0015, 2, 6),
+    ],
+)
+def test_one_block_counts_as_it_came_out(difference, draws, blocks):
+    away = [0.001 * draw for draw in range(draws)]
+    settle = result(planted([difference], away))["settle"]
+    assert settle["blocks"] == blocks
+    told = "beside this one, which did not go for the policy" in settle["sentence"]
+    assert told == (blocks == 6)
+    # with further blocks at their best, that many are the fewest
+    for number, enough in ((blocks - 1, False), (blocks, True)):
+        best = [difference] + [-0.2] * (number - 1)
+        smallest = result(planted(best, away), min_blocks=1)["claim"]["p_claim"]
+        assert (smallest <= 0.05) == enough
+
+
 def test_harm_and_ties_settle_a_case_as_well():
     harm = result(planted([0.051, 0.049] * 2, [-0.001, 0.0, 0.001]))["settle"]
     assert (harm["likely"], harm["blocks"]) == ("HARMFUL", 5)

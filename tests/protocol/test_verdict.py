@@ -245,8 +245,8 @@ def test_strongest_tier_answers_and_tiers_are_judged_apart():
     document = judged(scores)
     assert [result["tier"] for result in document["verdicts"]] == ["vllm", "emulator"]
     assert document["answer"] == (
-        "No claim is earned on the vllm tier: wa in bursty is INCONCLUSIVE (earned on tiers that "
-        "are computed: 0 of 1 on emulator)."
+        "No claim is earned on the vllm tier: wa in bursty is INCONCLUSIVE; nor is any on the "
+        "computed tiers (emulator)."
     )
 
 
@@ -326,8 +326,21 @@ def test_blocks_in_which_no_draw_differs_are_counted_in_the_sentence():
         " In 2 of 6 blocks every draw comes out as the policy does, so nothing can be told there."
     )
     assert "comes out" not in verdict(scores)["sentence"]
-    alone = verdict(scores[scores["seed"] == 1].assign(violation_rate=0.0))
+    alone = verdict(scores[scores["seed"] == 1].assign(violation_rate=0.2))
     assert " In its one block every draw comes out as the policy does" in alone["sentence"]
+
+
+def test_too_little_to_gain_is_said():
+    flat = study(0.0, blocks=1, draws=3)
+    drawn = flat["policy"] == "matched_random"
+    poor = verdict(flat.assign(violation_rate=flat["violation_rate"].mask(drawn, 0.0099)))
+    assert poor["verdict"] == "INCONCLUSIVE"
+    assert poor["sentence"].endswith(
+        " No policy could have gained 1 points: its matched-random draws violate in 0.99 % of all "
+        "requests. A harder load or objective is needed."
+    )
+    rich = verdict(flat.assign(violation_rate=flat["violation_rate"].mask(drawn, 0.01)))
+    assert "could have gained" not in rich["sentence"]
 
 
 def test_requests_saved_have_the_interval_of_the_gain():

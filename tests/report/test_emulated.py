@@ -79,6 +79,8 @@ def test_every_emulated_claim_has_its_agreement_beside_it(built):
     assert parts["On the emulator"].count('<dl class="accuracy">') == claims == 2
     assert "+2.50 points (90 % interval +1.50 to +3.50)" in parts["On the emulator"]
     assert 'class="accuracy"' not in parts["On real vLLM sidecars"]
+    # off by 2.5 points where 1 counts
+    assert parts["On the emulator"].count("do not take a gain on this tier for a size") == 2
 
 
 def test_a_regime_without_a_model_says_why(built):

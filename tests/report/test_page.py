@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from html import unescape
 
 import pandas as pd
@@ -85,9 +86,52 @@ def test_terms_and_policies_are_explained_before_they_are_used(tmp_path):
     first = text[: text.index('<table class="verdicts">')]
     for term in ("policy", "matched random", "corridor", "block", "capture", "draws", "regime"):
         assert f"<dfn>{term}</dfn>" in first
-    assert "(8 to 32 s from one merge to the next)" in first
+    assert "(8 to 32 s of training between merges)" in first
     assert "<strong>wa_forecast</strong>: forecast (limit 2): merge in a lull." in first
     assert "&lt;b&gt;: waits." in text
+
+
+def test_what_was_measured_stands_before_the_verdicts(tmp_path):
+    replays, scores, threshold = study(blocks=2, draws=3)
+    shared = {"sidecar": [0, 1], "client": [0, 1], "ranks": [0, 1]}
+    config = {"model": "tiny", "background": {"training": None}, "merge": {"style": "blocking"}}
+    told = [replace(r, manifest={"cores": shared, "config": config}) for r in replays]
+    path = tmp_path / "index.html"
+    page(path, (told, scores, threshold), claims=["wa_forecast"])
+    first = path.read_text(encoding="utf-8")
+    first = first[: first.index('id="verdicts"')]
+    offered = sorted(len(r.requests) for r in replays if r.policy == "nosync" and r.role == "judge")
+    for name, said in (
+        (
+            "violation",
+            f"{threshold['metric']} above {threshold['threshold_s']:.2f} s, or no answer",
+        ),
+        ("model served", "tiny"),
+        ("cores", "2, shared by sidecar, client, ranks"),
+        ("a replay", f"{offered[0]} to {offered[-1]} requests in 100 s"),
+        ("training beside it", "none"),
+    ):
+        assert f"<dt>{name}</dt><dd>{said}</dd>" in first
+    apart = tables.setting(
+        [replace(told[0], manifest={"cores": {"sidecar": [0, 1, 2], "client": [3]}})], HORIZON_S
+    )
+    assert ("cores", "sidecar 3, client 1") in apart
+    assert [name for name, _ in apart] == ["cores"]
+
+
+def test_the_noise_of_one_replay_is_told_or_said_to_be_unknown(built, tmp_path):
+    _, text, _ = built
+    assert "No schedule was measured twice" in text
+    replays, scores, threshold = study(blocks=2, draws=3)
+    again = scores[scores["policy"] == "wa_forecast"]
+    again = again.assign(draw=1, violation_rate=again["violation_rate"] + 0.02)
+    scores = pd.concat([scores, again], ignore_index=True)
+    path = tmp_path / "index.html"
+    page(path, (replays, scores, threshold), claims=["wa_forecast"])
+    text = path.read_text(encoding="utf-8")
+    assert "No schedule was measured twice" not in text
+    # two runs 2 points apart: an SD of the square root of 2
+    assert "The same schedule measured again scatters by 1.41 points" in text
 
 
 def test_warnings_of_the_emulated_tier_stand_beside_its_verdict(tmp_path):

@@ -127,7 +127,9 @@ def test_the_gate_is_told_once_for_all_tiers():
     assert parity_gates([{"policy": "wa", "gates": []}]) == []
 
 
-@pytest.mark.parametrize(("worse", "said"), [(0.0, "✓ trains as well"), (0.5, "✗ trains worse")])
+@pytest.mark.parametrize(
+    ("worse", "said"), [(0.0, "✓ no worse by the margin"), (0.5, "✗ trains worse")]
+)
 def test_page_says_what_the_gate_says(tmp_path, worse, said):
     runs = training_runs(worse=worse)
     text = built(tmp_path / "index.html", runs, given_gates=[gate_of(runs)])

@@ -52,6 +52,11 @@ class Block:
         return float(self.draws["violation_rate"].mean()) if len(self.draws) else None
 
     @property
+    def room(self) -> float | None:
+        """The most that a placement could gain over its draws, a rate: all that they violate."""
+        return self.control_rate
+
+    @property
     def alike(self) -> bool:
         """Whether every draw comes out as the policy does; False without a draw."""
         rates = self.draws["violation_rate"]

@@ -105,6 +105,11 @@ class Case:
         return float(np.mean(self.spacing_gains)) if self.spacing_gains else None
 
     @property
+    def room(self) -> float:
+        """Mean over blocks of the most that any placement could gain, a rate; needs draws."""
+        return float(np.mean([block.room for block in self.blocks]))
+
+    @property
     def alike(self) -> int:
         """Blocks in which every placement comes out as the policy does, so none can be better."""
         return sum(block.alike for block in self.blocks)

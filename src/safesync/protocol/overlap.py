@@ -63,6 +63,11 @@ class OverlapBlock:
         return self.rate - self.control_rate
 
     @property
+    def room(self) -> float:
+        """The most that a placement could gain over the mean of all, a share of all requests."""
+        return self.control_rate - int(self.policy["optimum"]) / self.requests
+
+    @property
     def alike(self) -> bool:
         """Whether every placement of the budget meets as many requests."""
         return self.null.values.size == 1

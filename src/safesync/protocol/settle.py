@@ -30,7 +30,8 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
     with which it is then EARNED, HARMFUL or TIED with probability ``power.TARGET``. EARNED needs a
     gain over the policy's own gaps in other orders as well, where the tier carries it. One block
     shows no noise over blocks; what is returned then is the least that is needed, the blocks with
-    which p can fall low enough. The sentence says first when a block is too short for the margin.
+    which p can fall low enough beside that one. The sentence says first when a block is too short
+    for the margin.
 
     None without evidence, or when the budget leaves no placement to test.
     """
@@ -45,14 +46,16 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
     facts = {"resolving_blocks": resolving, "resolving_p": smallest_p(finest, resolving)}
     noise = noise_of(case.differences, case.draw_rates, case.run_sd)
     if noise is None:
-        least = Design(max(resolving, have.blocks + 1), have.draws)
+        least = Design(_least(case, rules.alpha / family, resolving, finest), have.draws)
         planned = _planned(study, case, have, least, finest)
+        against = " beside this one, which did not go for the policy"
         return doc.Settle(
             **facts,
             **planned,
             **dict.fromkeys(("probability", "likely", "assumed")),
-            sentence=f"{longer}At least {_design(least)}, so that p can fall low enough: "
-            f"{_cost(case.tier, planned)}. One block gives no estimate of the noise.",
+            sentence=f"{longer}At least {_design(least)}, so that p can fall low enough"
+            f"{against if least.blocks > resolving else ''}: {_cost(case.tier, planned)}. One "
+            "block gives no estimate of the noise.",
         )
     awareness = _awareness(case, rules.alpha / family, rules.min_blocks)
     facts["assumed"] = _assumed(case, noise, awareness)
@@ -107,6 +110,22 @@ def _finest(case: Case) -> float:
 def _per_block(smallest: float, case: Case) -> float:
     blocks = len(case.blocks)
     return max(smallest, 2.0**-blocks) ** (-1 / blocks) - 1
+
+
+def _least(case: Case, level: float, resolving: int, finest: float) -> int:
+    """Return the fewest blocks with which p can fall to ``level``, those seen being what they are.
+
+    Every further block at its best divides what the seen ones leave of each of the two tests.
+    """
+    seen = len(case.blocks)
+    randomization, sign_flip = (part.p for part in case.better)
+    blocks = max(resolving, seen + 1)
+    while (
+        max(randomization * (finest + 1) ** (seen - blocks), sign_flip * 2.0 ** (seen - blocks))
+        > level
+    ):
+        blocks += 1
+    return blocks
 
 
 def _awareness(case: Case, level: float, min_blocks: int) -> Awareness | None:

@@ -199,7 +199,7 @@ def _decide(
         margin = study.rules.min_gain * 100
         sentence = (
             f"{_points(case.interval)} lies inside \u00b1{margin:g} points of its {_control(case)}."
-            f"{_alike(case)}"
+            f"{_floor(study.rules, case)}"
         )
     else:
         settled_by = settle(study, case, family)
@@ -209,7 +209,8 @@ def _decide(
             )
         else:
             resolved = any(gate.name == "resolution" and gate.passed for gate in gates)
-            sentence = _undecided(study, case, claim, resolved, settled_by) + _alike(case)
+            sentence = _undecided(study, case, claim, resolved, settled_by)
+            sentence += _floor(study.rules, case)
     return _result(
         study,
         case,
@@ -336,8 +337,19 @@ def _size(case: Case, study: Study, claim: doc.Claim) -> str:
     )
 
 
-def _alike(case: Case) -> str:
-    """Return a sentence on the blocks in which no placement differs; '' when there is none."""
+def _floor(rules: Rules, case: Case) -> str:
+    """Return a sentence where there was too little to gain, or blocks hold nothing; else ''."""
+    if case.interval is None:
+        return ""
+    if case.room < rules.min_gain:
+        margin, room = f"{100 * rules.min_gain:g} points", 100 * case.room
+        if case.tier == g.OVERLAP_TIER:
+            why = f"the best placement there is gains {room:.2f} points over chance"
+        else:
+            why = f"its matched-random draws violate in {room:.2f} % of all requests"
+        return (
+            f" No policy could have gained {margin}: {why}. A harder load or objective is needed."
+        )
     if not case.alike:
         return ""
     where = (
@@ -458,7 +470,11 @@ def _answer(verdicts: Sequence[doc.PolicyResult]) -> str:
         elif cases:
             said.append(f"{' and '.join(cases)} {'is' if len(cases) == 1 else 'are'} {word}")
     elsewhere = [f"{_earned(those)} of {len(those)} on {other}" for other, those in computed]
-    beside = f" (earned on tiers that are computed: {', '.join(elsewhere)})" if elsewhere else ""
+    beside = ""
+    if any(_earned(those) for _, those in computed):
+        beside = f"; earned on computed tiers: {', '.join(elsewhere)}"
+    elif computed:
+        beside = f"; nor is any on the computed tiers ({', '.join(other for other, _ in computed)})"
     return f"{opening}: {'; '.join(said)}{beside}."
 
 

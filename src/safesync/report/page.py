@@ -199,6 +199,7 @@ def build(
             gaps_s=gaps_s,
             merge_s=next(iter(merges.values())).merge_s,
             rules=rules or {},
+            setting=tables.setting(replays, horizon_s),
             machines=tables.machines(replays),
             config_text=config_text,
             warnings=list(warnings),

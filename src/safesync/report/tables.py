@@ -190,6 +190,38 @@ def background(section: Mapping) -> str:
     return ", ".join(f"{name} {value}" for name, value in _flat(section) if value not in absent)
 
 
+def setting(replays: Sequence[Replay], horizon_s: float) -> list[tuple[str, str]]:
+    """Return in a few words, each with its name, what was measured: model, cores, load, training.
+
+    ``replays``: of all regimes; what their manifests do not tell is left out.
+    """
+    configs = [r.manifest["config"] for r in replays if "config" in r.manifest]
+    models = sorted({config["model"] for config in configs if "model" in config})
+    cores = [r.manifest["cores"] for r in replays if r.manifest.get("cores")]
+    offered = [len(r.requests) for r in replays if r.policy == NOSYNC and r.role == "judge"]
+    trains = [bool(c["background"]["training"]) for c in configs if "background" in c]
+    return [
+        *([("model served", ", ".join(models))] if models else []),
+        *([("cores", _shares(cores[0]))] if cores else []),
+        *([("a replay", _replay(offered, horizon_s))] if offered else []),
+        *([("training beside it", "inner steps" if any(trains) else "none")] if trains else []),
+    ]
+
+
+def _shares(cores: Mapping[str, Sequence[int]]) -> str:
+    """Return how many cores the parts of a measurement have, and whether they share any."""
+    sets = {part: set(own) for part, own in cores.items()}
+    used = set().union(*sets.values())
+    if all(own == used for own in sets.values()):
+        return f"{len(used)}, shared by {', '.join(sets)}"
+    return ", ".join(f"{part} {len(own)}" for part, own in sets.items())
+
+
+def _replay(offered: Sequence[int], horizon_s: float) -> str:
+    low, high = min(offered), max(offered)
+    return f"{low if low == high else f'{low} to {high}'} requests in {horizon_s:g} s"
+
+
 def machines(replays: Sequence[Replay]) -> list[dict]:
     """Return the distinct settings under which was measured, with how many replays each."""
     found: dict[str, dict] = {}

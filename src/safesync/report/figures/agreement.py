@@ -45,7 +45,9 @@ def agreement_figure(
         caption=(
             "A mark per real replay of a judged block, which calibration never saw, with the same "
             "arrivals and schedule on both sides. On the diagonal they agree; above it the "
-            "emulator is too pessimistic, below it too optimistic."
+            "emulator is too pessimistic, below it too optimistic. How much a window contends is "
+            "chance: a twin is the mean over several such chances, where the emulated tier takes "
+            "one per block, the same for a policy and its draws."
         ),
         alt=" ".join(_alt(label, here, factor) for label, here, factor in found),
         variants=[
