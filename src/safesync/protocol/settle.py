@@ -1,5 +1,6 @@
 """What would settle an inconclusive case: blocks, draws, and the time that they take here."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -39,13 +40,13 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
     finest = _finest(case)
     if finest < _NO_FREEDOM:
         return None
-    rules, have = study.rules, Design(len(case.blocks), case.draws)
+    rules, have = study.rules, Design(len(case.blocks), case.draws, case.orders)
     longer = _longer(case, rules.min_gain)
     resolving = blocks_to_resolve(finest, rules.alpha / family, rules.min_blocks)
     facts = {"resolving_blocks": resolving, "resolving_p": smallest_p(finest, resolving)}
     noise = noise_of(case.differences, case.draw_rates, case.run_sd)
     if noise is None:
-        least = Design(max(resolving, have.blocks + 1), have.draws)
+        least = replace(have, blocks=max(resolving, have.blocks + 1))
         planned = _planned(study, case, have, least, finest)
         return doc.Settle(
             **facts,
@@ -164,7 +165,10 @@ def _likely(expected: Chances) -> doc.Word:
 
 def _design(design: Design) -> str:
     blocks = count(design.blocks, "block")
-    return blocks if design.draws is None else f"{blocks} of {count(design.draws, 'draw')}"
+    if design.draws is None:
+        return blocks
+    orders = f" and {count(design.orders, 'other order')}" if design.orders else ""
+    return f"{blocks} of {count(design.draws, 'draw')}{orders}"
 
 
 def _if(case: Case, noise: Noise, design: Design) -> str:
