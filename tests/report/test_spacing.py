@@ -59,6 +59,7 @@ def test_every_replay_says_whose_gaps_it_has(built):
     found = [row for row in rows if row[0].startswith("matched_spacing")]
     assert found == [(name, d, s) for name in ORDERS for s in ("23", "24") for d in ("0", "1")]
     assert "matched_spacing_wa_diloco draw 1, seed 23" in text
+    assert "matched_spacing_<em>policy</em>: the policy's own gaps in other orders." in table
     names = list(dict.fromkeys(row[0] for row in rows))
     assert names == [
         "wa_forecast",
