@@ -300,6 +300,14 @@ def test_noise_from_repeats_enters_the_interval():
     assert assumed["draw_sd_points"] == pytest.approx(noise)
 
 
+def test_noise_from_repeats_enters_the_gain_over_measured_orders():
+    runs = repeated("fixed_h_256", [(0.20, 0.26), (0.30, 0.24), (0.25, 0.25)], budget=6)
+    rows = planted([-0.051, -0.049] * 2, [-0.001, 0.0, 0.001], *runs)
+    assumed = result(with_orders(rows, [0.041, 0.039] * 2, 2))["settle"]["assumed"]
+    # SD of a run: sqrt(12) points; a gain is the mean of two runs less one
+    assert assumed["spacing_sd_points"] == pytest.approx(math.sqrt(12 * 1.5))
+
+
 def test_small_noise_from_repeats_changes_nothing():
     scores = planted([-0.032, 0.008] * 3, [-0.01, 0.01])
     runs = pd.DataFrame(repeated("fixed_h_256", [(0.200, 0.201)] * 3, budget=6))

@@ -1,5 +1,6 @@
 """What would settle an inconclusive case: blocks, draws, and the time that they take here."""
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -115,9 +116,12 @@ def _awareness(case: Case, level: float, min_blocks: int) -> Awareness | None:
     if case.spacing is None:
         return None
     finest = _per_block(case.spacing[0].smallest, case)
+    # each gain is the mean of one run of each order less one run of the policy
+    runs = 1 + 1 / case.orders if case.orders else 0
+    least_sd = (case.run_sd or 0.0) * math.sqrt(runs)
     return Awareness(
         case.spacing_gain,
-        float(np.std(case.spacing_gains, ddof=1)),
+        max(float(np.std(case.spacing_gains, ddof=1)), least_sd),
         blocks_to_resolve(finest, level, min_blocks) if finest >= _NO_FREEDOM else None,
     )
 
