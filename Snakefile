@@ -63,6 +63,7 @@ rule schedules:
             for regime, seed in JUDGED
             for policy in POLICIES
         ],
+        spacing_schedules(),
         control_schedules,
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 from safesync.emulator import Trace, simulate
 from safesync.job import job
 from safesync.protocol.agreement import Twin, agreement_rows, left_out, summary
-from safesync.protocol.blocks import replayed_policy
+from safesync.protocol.blocks import judged_policy, told_apart
 from safesync.protocol.calibrated import read_calibrated
 from safesync.protocol.emulated import merge_windows
 from safesync.protocol.evidence import Rules
@@ -38,7 +38,8 @@ with job("agreement", snakemake.log[0]) as say:
         for seed, path in zip(params.seeds, found.arrivals, strict=True)
     }
     scores = pd.concat([SCORES.read(path) for path in found.scores], ignore_index=True)
-    valid = scores.set_index(["seed", "policy", "budget", "draw"])["valid"].to_dict()
+    key = ["seed", "policy", "budget", "draw"]
+    valid = told_apart(scores).set_index(key)["valid"].to_dict()
     replays = zip(
         params.replays,
         [*found.requests, *found.drawn_requests],
@@ -49,10 +50,9 @@ with job("agreement", snakemake.log[0]) as say:
     for (seed, path_policy, draw), requests, schedule_path in replays:
         if not model.calibrated or params.styles.get(path_policy, "blocking") != "blocking":
             continue
-        schedule, decided = SCHEDULE.read_with_metadata(schedule_path)
+        schedule = SCHEDULE.read(schedule_path)
         starts_s = schedule.loc[schedule["draw"] == draw, "start_s"].to_numpy()
         measured = REQUESTS.read(requests)
-        policy = replayed_policy(decided, path_policy)
         twins.append(
             Twin(
                 identity={
@@ -70,7 +70,7 @@ with job("agreement", snakemake.log[0]) as say:
                     simulate(traces[seed], windows, model.model).to_requests()
                     for windows in possible(starts_s, (regime, seed, path_policy, draw))
                 ],
-                valid=valid[seed, policy, len(starts_s), draw],
+                valid=valid[seed, judged_policy(path_policy), len(starts_s), draw],
             )
         )
     rows = agreement_rows(twins, threshold["metric"], threshold["threshold_s"])

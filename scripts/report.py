@@ -4,7 +4,7 @@ import pandas as pd
 import yaml
 
 from safesync.job import job
-from safesync.protocol.blocks import SPACING, replayed_policy
+from safesync.protocol.blocks import CAPTURES, SPACING, judged_policy
 from safesync.protocol.published import read_figures
 from safesync.report.figures.envelope import COLUMNS
 from safesync.report.merges import MergePlan
@@ -51,7 +51,7 @@ with job("report", snakemake.log[0]):
                 regime=regime,
                 seed=seed,
                 role=role,
-                policy=replayed_policy(facts, policy),
+                policy=judged_policy(policy),
                 draw=draw,
                 budget=len(schedule),
                 requests=REQUESTS.read(requests).drop(columns=["chunk_s", "chunk_tokens"]),
@@ -61,7 +61,7 @@ with job("report", snakemake.log[0]):
                 manifest=read_document(manifest, ("figures",)),
             )
         )
-        if draw == 0 and policy not in ("nosync", "probe"):
+        if draw == 0 and policy not in CAPTURES:
             warnings += [f"{policy}, {regime}, seed {seed}: {one}" for one in facts["warnings"]]
     arrivals = []
     for path in found.arrivals:

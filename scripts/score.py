@@ -48,6 +48,7 @@ with job("score", snakemake.log[0]) as say:
         schedule, decided = SCHEDULE.read_with_metadata(schedule_path)
         schedule = schedule[schedule["draw"] == draw]
         starts_s = schedule["start_s"].to_numpy()
+        policy, control_of = replayed_policy(decided, path_policy)
         row = score(
             REQUESTS.read(requests),
             MERGES.read(merges),
@@ -63,7 +64,8 @@ with job("score", snakemake.log[0]) as say:
                 "tier": "vllm",
                 "kind": params.kind,
                 "role": params.role,
-                "policy": replayed_policy(decided, path_policy),
+                "policy": policy,
+                "control_of": control_of,
                 "draw": draw,
                 "budget": len(schedule),
             },

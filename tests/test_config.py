@@ -74,6 +74,11 @@ def test_default_is_the_models_default():
         ({"seeds": {"calibration": [], "judge": [1]}}, "slo.threshold_s is null"),
         ({"controls": {"draws": 5, "pool": 4}}, "draws 5 exceeds pool 4; raise pool"),
         (
+            {"controls": {"spacing": 5, "pool": 4}},
+            "mine.yaml: controls: spacing 5 exceeds pool 4; raise pool",
+        ),
+        ({"controls": {"spacing": -1}}, "greater than or equal to 0, got -1"),
+        (
             {"controls": {"repeats": {"wa_forecast": 3}}},
             "controls.repeats: 'wa_forecast' is not measured",
         ),

@@ -41,6 +41,26 @@ def test_repeats_are_counted():
     assert measurements(read("config/validation.yaml")) == (2 + 3 * 9, 2 + 3 * 9)
 
 
+def test_other_orders_are_counted_per_judged_block_and_claim():
+    policies = [{"id": f"fixed_{h}", "policy": "fixed_h", "params": {"h": h}} for h in (200, 256)]
+    values = {
+        "policies": policies,
+        "seeds": {"calibration": [1], "judge": [2, 3, 4]},
+        "regimes": {"one": {}, "two": {}},
+        "controls": {"draws": 2},
+    }
+
+    def most(claims, spacing):
+        controls = values["controls"] | {"spacing": spacing}
+        return measurements(load(values | {"claims": claims, "controls": controls}))[1]
+
+    both = ["fixed_200", "fixed_256"]
+    # 2 regimes with 3 judged blocks each
+    assert most(both, 4) - most(both, 0) == 2 * 3 * 2 * 4
+    assert most(both[:1], 1) - most(both[:1], 0) == 2 * 3
+    assert most([], 4) == most([], 0)
+
+
 def test_what_is_there_is_counted(tmp_path):
     config = read("config/smoke.yaml")
     folder = tmp_path / "smoke/manifest/regime=bursty/seed=23/policy=nosync/draw=0"

@@ -343,13 +343,19 @@ class PolicyEntry(Section):
 
 
 class Controls(Section):
-    """Matched-random schedules, the control of every claim."""
+    """Schedules placed by chance, the controls of every claim."""
 
     draws: int = Field(3, ge=1, description="Draws that are measured per (block, budget).")
     pool: int = Field(
         1000,
         ge=1,
         description="Draws that are written per (block, budget); the first are measured.",
+    )
+    spacing: int = Field(
+        0,
+        ge=0,
+        description="Other orders of each claim's own gaps that are measured per judged block: the "
+        "control of awareness on the real tier; 0: none, and it is not tested there.",
     )
     repeats: dict[str, Annotated[int, Field(ge=1)]] = Field(
         {},
@@ -361,6 +367,8 @@ class Controls(Section):
     def _enough(self):
         if self.draws > self.pool:
             raise ValueError(f"draws {self.draws} exceeds pool {self.pool}; raise pool")
+        if self.spacing > self.pool:
+            raise ValueError(f"spacing {self.spacing} exceeds pool {self.pool}; raise pool")
         return self
 
 

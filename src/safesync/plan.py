@@ -33,6 +33,7 @@ def measurements(config: Config) -> tuple[int, int]:
     captures += blocks * repeats.get("nosync", 1)
     measured = [entry.id for entry in config.policies if entry.measure]
     policies = blocks * sum(repeats.get(policy, 1) for policy in measured)
+    policies += blocks * len(config.claims) * config.controls.spacing
     draws = blocks * config.controls.draws
     fewest = captures + policies + draws * bool(config.claims)
     return fewest, captures + policies + draws * len(config.claims)

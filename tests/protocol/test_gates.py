@@ -207,6 +207,9 @@ def test_later_gates_are_open_and_spacing_belongs_to_computed_tiers():
         assert {gate.name for gate in later if gate.applies} == expected
         assert {gate.name for gate in later} >= expected | {"matched spacing"}
         assert all(gate.passed is None for gate in later)
+    said = {gate.name: gate.sentence for gate in gates.later_gates("vllm")}["matched spacing"]
+    assert said.startswith("Not applicable: ")
+    assert "controls.spacing" in said
 
 
 def test_scope_covers_what_it_does_not_exclude():

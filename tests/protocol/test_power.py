@@ -140,6 +140,10 @@ def test_what_has_not_settled_it_is_no_answer():
     assert chances(0.05, noise.of_difference(3), 6, level=0.05, min_gain=0.01).settled > 0.999
     found, _ = smallest_design(0.05, noise, Design(6, 3), **RULES)
     assert found == Design(7, 3)  # 5 more replays; a further draw in 6 blocks would be 6
+    # with two other orders a block costs 7: the further draw is the fewest replays
+    found, _ = smallest_design(0.05, noise, Design(6, 3, 2), **RULES)
+    assert found == Design(6, 4, 2)
+    assert found.replays - Design(6, 3, 2).replays == 6
     found, _ = smallest_design(0.05, noise, Design(6, None), **RULES)
     assert found == Design(7, None)
 

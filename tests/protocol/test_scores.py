@@ -97,6 +97,13 @@ def test_a_row_fits_the_table(tmp_path):
     assert read["e2e_p99_ok_s"] == 0.5
 
 
+def test_a_row_of_spacing_says_whose_gaps_it_has(monkeypatch):
+    requests = requests_of([0.5])
+    assert scored(requests)["control_of"] is None
+    monkeypatch.setitem(IDENTITY, "control_of", "wa")
+    assert scored(requests)["control_of"] == "wa"
+
+
 def test_violation_is_slow_or_not_succeeded_and_no_request_is_lost():
     requests = requests_of(
         [0.5, 1.0, 1.5, 0.1, 0.1, 0.1],

@@ -127,8 +127,13 @@ def test_a_gain_at_the_margin_is_settled_by_no_design():
 def computed(differences, spacing_gains):
     """Return the verdict of an emulated study with these gains over other orders of the gaps."""
     rows = planted(differences, [-0.001, 0.0, 0.001], tier="emulator", capture="emulator")
+    return result(with_orders(rows, spacing_gains, 19))
+
+
+def with_orders(rows, spacing_gains, orders):
+    """Return score rows with ``orders`` rows of wa's own gaps per block, worse by these gains."""
     own = rows[rows["policy"] == "wa"].set_index("seed", drop=False)
-    orders = [
+    spacing = [
         own.loc[[seed]].assign(
             policy="matched_spacing",
             control_of="wa",
@@ -136,9 +141,84 @@ def computed(differences, spacing_gains):
             violation_rate=own.loc[seed, "violation_rate"] + gain,
         )
         for seed, gain in enumerate(spacing_gains)
-        for draw in range(19)
+        for draw in range(orders)
     ]
-    return result(pd.concat([rows, *orders], ignore_index=True))
+    return pd.concat([rows, *spacing], ignore_index=True)
+
+
+def measured(differences, spacing_gains, orders=2, **rules):
+    """Return the verdict of a real study of 3 draws and ``orders`` other orders per block."""
+    rows = planted(differences, [-0.001, 0.0, 0.001])
+    return result(with_orders(rows, spacing_gains, orders), **rules)
+
+
+def test_a_real_claim_with_both_gains_is_earned():
+    found = measured([-0.051, -0.049] * 3, [0.041, 0.039] * 3)
+    assert found["verdict"] == "EARNED"
+    [gate] = [gate for gate in found["gates"] if gate["name"] == "matched spacing"]
+    # 1/64 by sign flips; two orders a block allow 3^-6 by their ranks
+    assert (gate["applies"], gate["passed"], gate["figure"]) == (True, True, 1 / 64)
+    assert found["spacing"]["points"] == pytest.approx(4)
+    assert found["spacing"]["test"]["randomization"]["smallest"] == pytest.approx(3**-6)
+    assert [block["spacing_violation_rate"] for block in found["blocks"]] == pytest.approx(
+        [0.149 + 0.041, 0.151 + 0.039] * 3
+    )
+    # without those replays it is the rhythm's or not: the gate has no object
+    alone = result(planted([-0.051, -0.049] * 3, [-0.001, 0.0, 0.001]))
+    [gate] = [gate for gate in alone["gates"] if gate["name"] == "matched spacing"]
+    assert (alone["verdict"], gate["applies"]) == ("EARNED", False)
+
+
+def test_an_even_rhythm_is_withheld_on_the_real_tier():
+    found = measured([-0.051, -0.049] * 3, [0.01, -0.01] * 3)
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert found["sentence"].startswith("A spacing gain, not awareness: a gain of +5.00 points")
+    failed = [gate["name"] for gate in found["gates"] if gate["passed"] is False]
+    assert failed == ["matched spacing"]
+    assert found["settle"]["blocks"] is None
+    assert found["settle"]["sentence"].endswith(
+        "what it gains is then its rhythm's, and any schedule of such gaps has it."
+    )
+
+
+def test_a_weak_gain_over_measured_orders_takes_their_replays_too():
+    found = measured([-0.051, -0.049] * 4, [0.02, -0.01] * 4)
+    assert found["sentence"].startswith("A spacing gain, not awareness")
+    settle = found["settle"]
+    more = settle["more_blocks"]
+    assert (settle["blocks"], settle["draws"]) == (8 + more, 3)
+    # each block: the capture, the policy, 3 draws, 2 other orders
+    assert settle["replays"] == 7 * more
+    assert settle["wall_s"] == 7 * more * 150
+    assert settle["sentence"].startswith(
+        f"{8 + more} blocks of 3 draws and 2 other orders (there are 8 blocks of 3 draws and 2 "
+        "other orders) settle it with probability "
+    )
+    assert f": {7 * more} more replays, " in settle["sentence"]
+    # the emulator takes none, however many orders it has
+    assert computed([-0.051, -0.049] * 4, [0.02, -0.01] * 4)["settle"]["blocks"] == 8 + more
+
+
+def test_one_real_block_needs_the_other_orders_of_the_rest():
+    settle = measured([-0.05], [0.04], orders=1)["settle"]
+    assert (settle["blocks"], settle["replays"]) == (5, 4 * (3 + 1 + 2))
+    assert settle["sentence"].startswith("At least 5 blocks of 3 draws and 1 other order, ")
+
+
+def test_a_block_without_other_orders_leaves_the_gate_without_an_object():
+    rows = with_orders(planted([-0.051, -0.049] * 3, [-0.001, 0.0, 0.001]), [0.04] * 6, 2)
+    found = result(rows[(rows["policy"] != "matched_spacing") | (rows["seed"] != 3)])
+    [gate] = [gate for gate in found["gates"] if gate["name"] == "matched spacing"]
+    assert (found["verdict"], gate["applies"], found["spacing"]) == ("EARNED", False, None)
+
+
+def test_an_invalid_replay_of_another_order_refuses_the_claim_whose_order_it_is():
+    rows = with_orders(planted([-0.051, -0.049] * 3, [-0.001, 0.0, 0.001]), [0.04] * 6, 2)
+    bad = (rows["policy"] == "matched_spacing") & (rows["seed"] == 2) & (rows["draw"] == 1)
+    late = {"valid": False, "invalid_reason": "a merge ended 0.4 s off plan"}
+    assert result(rows.mask(bad, rows.assign(**late)))["verdict"] == "REFUSED"
+    other = rows.assign(control_of=rows["control_of"].mask(bad, "even"))
+    assert result(other.mask(bad, other.assign(**late)))["verdict"] == "EARNED"
 
 
 def test_a_gain_over_other_orders_is_part_of_what_settles_a_computed_case():
@@ -241,6 +321,14 @@ def test_noise_from_repeats_enters_the_interval():
     assumed = found["settle"]["assumed"]
     assert assumed["policy_sd_points"] == pytest.approx(noise)
     assert assumed["draw_sd_points"] == pytest.approx(noise)
+
+
+def test_noise_from_repeats_enters_the_gain_over_measured_orders():
+    runs = repeated("fixed_h_256", [(0.20, 0.26), (0.30, 0.24), (0.25, 0.25)], budget=6)
+    rows = planted([-0.051, -0.049] * 2, [-0.001, 0.0, 0.001], *runs)
+    assumed = result(with_orders(rows, [0.041, 0.039] * 2, 2))["settle"]["assumed"]
+    # SD of a run: sqrt(12) points; a gain is the mean of two runs less one
+    assert assumed["spacing_sd_points"] == pytest.approx(math.sqrt(12 * 1.5))
 
 
 def test_small_noise_from_repeats_changes_nothing():

@@ -66,7 +66,11 @@ def agreement_rows(scores: pd.DataFrame) -> pd.DataFrame:
     """Return AGREEMENT rows of the judged rows of a real study."""
     rows = []
     for row in scores[(scores["role"] == "judge") & (scores["tier"] == "vllm")].itertuples():
-        control = row.policy == "matched_random"
+        name = row.policy
+        if name == "matched_random":
+            name = f"{name}_{row.budget}"
+        elif name == "matched_spacing":
+            name = f"{name}_{row.control_of}"
         measured = {"violation_rate": row.violation_rate, "e2e_p95_s": row.e2e_p95_ok_s}
         for figure, value in measured.items():
             emulated = value + POINTS_OFF / 100 if figure == "violation_rate" else 1.2 * value
@@ -75,10 +79,10 @@ def agreement_rows(scores: pd.DataFrame) -> pd.DataFrame:
                     "run": row.run,
                     "regime": row.regime,
                     "seed": row.seed,
-                    "policy": f"{row.policy}_{row.budget}" if control else row.policy,
+                    "policy": name,
                     "draw": row.draw,
                     "budget": row.budget,
-                    "schedule": f"{row.policy} {row.draw}",
+                    "schedule": f"{name} {row.draw}",
                     "requests": row.requests,
                     "lost": 0,
                     "figure": figure,

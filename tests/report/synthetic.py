@@ -101,9 +101,17 @@ def quiet_starts(arrivals: pd.DataFrame, rng: np.random.Generator, budget: int) 
 
 
 def study(
-    *, blocks: int = 3, draws: int = 5, policy: str = "wa_forecast", regime: str = "bursty"
+    *,
+    blocks: int = 3,
+    draws: int = 5,
+    policy: str = "wa_forecast",
+    regime: str = "bursty",
+    spacing: int = 0,
 ) -> tuple[list[Replay], pd.DataFrame, dict]:
-    """Return replays, their score rows and the threshold document of one regime."""
+    """Return replays, their score rows and the threshold document of one regime.
+
+    ``spacing``: other orders per block of the gaps of ``policy`` and of wa_diloco.
+    """
     replays, rows = [], []
     threshold = fixed_threshold(regime, "e2e", THRESHOLD_S)
     for seed in (11, *range(23, 23 + blocks)):
@@ -118,6 +126,12 @@ def study(
             plans.append(("fixed_h_256", 0, 16 + 24.0 * np.arange(4)))
             plans.append(("wa_diloco", 0, random_starts(rng, 4)))
             plans += [("matched_random", k, random_starts(rng, 4)) for k in range(draws)]
+            plans += [
+                (f"matched_spacing_{of}", k, np.cumsum(rng.permutation(np.diff(starts, prepend=0))))
+                for of, _, starts in plans
+                if of in (policy, "wa_diloco")
+                for k in range(spacing)
+            ]
         quiet = requests_of(arrivals, [], seed)
         for name, draw, starts in plans:
             requests = requests_of(arrivals, starts, seed) if len(starts) else quiet
@@ -168,7 +182,7 @@ def study(
                         "kind": "bursty",
                         "seed": seed,
                         "role": role,
-                        "policy": name,
+                        **_named(name),
                         "draw": draw,
                         "budget": len(starts),
                     },
@@ -177,6 +191,13 @@ def study(
                 )
             )
     return replays, pd.DataFrame(rows), threshold
+
+
+def _named(name: str) -> dict:
+    """Return the policy of a replay's row, and whose gaps it has where they are in other orders."""
+    if not name.startswith("matched_spacing_"):
+        return {"policy": name}
+    return {"policy": "matched_spacing", "control_of": name.removeprefix("matched_spacing_")}
 
 
 def page(

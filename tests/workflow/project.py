@@ -1,6 +1,7 @@
 """A copy of the project in a folder of its own, in which Snakemake runs for real."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -183,3 +184,24 @@ def wait_until(true, timeout_s: float, what: str) -> float:
         assert time.monotonic() - begin < timeout_s, f"{what}: not within {timeout_s} s"
         time.sleep(0.1)
     return time.monotonic() - begin
+
+
+def planned(
+    project: Project,
+    config: str,
+    names: tuple[str, ...] = ("policy", "draw"),
+    target: str = "all",
+) -> set[str]:
+    """Return the jobs of a dry run: rule, and those wildcards of ``names`` that it has."""
+    status, said = project.run("-n", target, config=config)
+    assert status == 0, said
+    jobs = set()
+    for part in re.split(r"\n(?=(?:local)?(?:rule|checkpoint) \w+:\n)", said):
+        rule = re.match(r"(?:local)?(?:rule|checkpoint) (\w+):\n", part)
+        if not rule or rule[1] == target:
+            continue
+        wildcards = re.search(r"^    wildcards: (.*)$", part, re.MULTILINE)
+        named = dict(pair.split("=", 1) for pair in wildcards[1].split(", "))
+        shown = [named[name] for name in names if name in named]
+        jobs.add(" ".join([rule[1], *shown]))
+    return jobs

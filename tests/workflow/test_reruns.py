@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from safesync.tables.overlap import OVERLAP
-from workflow.project import PHASES, ROOT, Project, copy_tree
+from workflow.project import PHASES, ROOT, Project, copy_tree, planned
 from workflow.project import SMOKE as CONFIG
 
 
@@ -20,22 +20,6 @@ def project(finished, tmp_path):
     copy = object.__new__(Project)
     copy.folder = folder
     return copy
-
-
-def planned(project: Project, names: tuple[str, ...] = ("policy", "draw")) -> set[str]:
-    """Return the jobs of a dry run: rule, and those wildcards of ``names`` that it has."""
-    status, said = project.run("-n", config=CONFIG)
-    assert status == 0, said
-    jobs = set()
-    for part in re.split(r"\n(?=(?:local)?(?:rule|checkpoint) \w+:\n)", said):
-        rule = re.match(r"(?:local)?(?:rule|checkpoint) (\w+):\n", part)
-        if not rule or rule[1] == "all":
-            continue
-        wildcards = re.search(r"^    wildcards: (.*)$", part, re.MULTILINE)
-        named = dict(pair.split("=", 1) for pair in wildcards[1].split(", "))
-        shown = [named[name] for name in names if name in named]
-        jobs.add(" ".join([rule[1], *shown]))
-    return jobs
 
 
 JUDGED = {"score", "judge", "report"}
@@ -104,6 +88,11 @@ EDITS = [
         (CONFIG, "draws: 1  # Draws", "draws: 2  # Draws"),
         {"measure matched_random_{budget} 1", "agreement", "transfer", *JUDGED},
         id="one more draw",
+    ),
+    pytest.param(
+        (CONFIG, "  spacing: 0\n", "  spacing: 1\n"),
+        {"schedule_spacing", "measure matched_spacing_wa_diloco 0", "agreement", *JUDGED},
+        id="one more other order",
     ),
     pytest.param(
         ("src/safesync/protocol/statistics.py", '"""', '"""Edited. '),
@@ -184,11 +173,11 @@ def test_an_edit_reruns_exactly(project, edit, expected):
     budgets = list((project.folder / "results/smoke/schedule").rglob("policy=matched_random_*"))
     assert len(budgets) == 1
     budget = budgets[0].name.rpartition("_")[2]
-    assert planned(project) == {job.replace("{budget}", budget) for job in expected}
+    assert planned(project, CONFIG) == {job.replace("{budget}", budget) for job in expected}
 
 
 def test_a_finished_run_has_nothing_to_do(finished):
-    assert planned(finished) == set()
+    assert planned(finished, CONFIG) == set()
 
 
 def test_touching_every_file_reruns_nothing(project):
@@ -203,12 +192,12 @@ def test_touching_every_file_reruns_nothing(project):
     assert len(touched) > 100
     for path in touched:
         os.utime(path)
-    assert planned(project) == set()
+    assert planned(project, CONFIG) == set()
 
 
 def test_another_seed_runs_itself_and_what_sums_up_over_seeds(project):
     project.edit(CONFIG, "judge: [23]  #", "judge: [23, 31]  #")
-    assert planned(project, ("seed", "policy", "draw")) == {
+    assert planned(project, CONFIG, ("seed", "policy", "draw")) == {
         "generate_arrivals 31",
         "schedule_capture 31 nosync",
         "measure 31 nosync 0",
@@ -243,9 +232,9 @@ def test_switching_branches_and_back_reruns_nothing(project):
     for name, old, new in {edit[0]: edit for edit in edits}.values():
         project.edit(name, old, new)
     git("commit", "--quiet", "--all", "--message", "edited")
-    assert {"report", "judge"} <= planned(project)
+    assert {"report", "judge"} <= planned(project, CONFIG)
     git("checkout", "--quiet", "-")
-    assert planned(project) == set()
+    assert planned(project, CONFIG) == set()
 
 
 def test_a_change_of_the_measurements_code_asks_why_it_has_no_effect(project):
@@ -270,7 +259,7 @@ def test_a_change_of_the_measurements_code_asks_why_it_has_no_effect(project):
     assert "raise MEASUREMENT_VERSION if that alters what is measured" in asked.stdout
     assert python("-m", "safesync.measured", "a comment").returncode == 0
     assert weighed().returncode == 0
-    assert planned(project) == set()
+    assert planned(project, CONFIG) == set()
 
 
 # the rows of the README's table and the edits, or tests, that show them
@@ -292,7 +281,10 @@ ROWS = {
         "policy parameter",
         "test_an_edit_that_changes_no_schedule_reruns_no_measurement",
     ],
-    "one more draw": ["one more draw"],
+    "one more draw, one more other order of a claim's gaps": [
+        "one more draw",
+        "one more other order",
+    ],
     "one more seed": ["test_another_seed_runs_itself_and_what_sums_up_over_seeds"],
     "the emulator's code, the number of its draws": ["the emulator", "the emulator's draws"],
     "the learners": ["the learners' period"],

@@ -61,6 +61,10 @@ def control(budget):
     return f"matched_random_{budget}"
 
 
+def spacing(claim):
+    return f"matched_spacing_{claim}"
+
+
 @functools.cache
 def budgets(regime, seed):
     """Budgets of the claims in a block, known once their schedules are.
@@ -84,6 +88,15 @@ def control_schedules(wildcards):
     ]
 
 
+def spacing_schedules():
+    return [
+        schedule_of(regime, seed, spacing(claim))
+        for regime, seed in JUDGED
+        for claim in CONFIG.claims
+        if CONFIG.controls.spacing
+    ]
+
+
 def is_calibration(regime, seed):
     return PLACES.get((regime, seed), len(BLOCKS)) < len(CALIBRATED)
 
@@ -101,11 +114,17 @@ def known(regime, seed):
     """The replays of a block that the config alone tells: (policy, draw)."""
     if is_calibration(regime, seed):
         return [(capture, 0) for capture in captures(regime, seed)]
-    return [
+    own = [
         (policy, draw)
         for policy in [*captures(regime, seed), *MEASURED]
         for draw in range(repeats(policy))
     ]
+    orders = [
+        (spacing(claim), draw)
+        for claim in CONFIG.claims
+        for draw in range(CONFIG.controls.spacing)
+    ]
+    return [*own, *orders]
 
 
 def drawn(regime, seed):

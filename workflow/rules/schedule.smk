@@ -127,6 +127,32 @@ rule schedule_controls:
         "../../scripts/schedule_controls.py"
 
 
+# The gaps of a claim in other orders, for the same reason as many as could be asked for.
+rule schedule_spacing:
+    input:
+        schedule="results/{run}/schedule/regime={regime}/seed={seed}/policy={of}/part.parquet",
+        script="scripts/schedule_spacing.py",
+        library=library("placement", "policies.controls"),
+    output:
+        schedule="results/{run}/schedule/regime={regime}/seed={seed}/policy=matched_spacing_{of}/part.parquet",
+    log:
+        "results/{run}/logs/schedule_spacing/regime={regime}/seed={seed}/of={of}.log",
+    benchmark:
+        "results/{run}/benchmarks/schedule_spacing/regime={regime}/seed={seed}/of={of}.tsv"
+    wildcard_constraints:
+        of="|".join(CONFIG.claims),
+    resources:
+        **SHORT,
+        machine=1,
+    params:
+        corridor=plain(CONFIG.corridor),
+        merge_s=CONFIG.merge.merge_s,
+        horizon_s=CONFIG.horizon_s,
+        pool=CONFIG.controls.pool,
+    script:
+        "../../scripts/schedule_spacing.py"
+
+
 # A policy's budget is an outcome of its decisions, and draws are shared by budget: which
 # measurements a block needs is known only here.
 checkpoint budgets:

@@ -9,8 +9,9 @@ NOSYNC = "nosync"
 CONTROL = "matched_random"
 SPACING = "matched_spacing"
 PROBE = "probe"
-NOT_POLICIES = (NOSYNC, PROBE, CONTROL, SPACING)
+CAPTURES = (NOSYNC, PROBE)
 
+_CONTROLS = "matched_"  # no policy id begins so
 _KEY = ["tier", "regime", "seed", "policy", "control_of", "budget", "draw"]
 
 
@@ -78,12 +79,41 @@ class Block:
         return self.rate - self.control_rate
 
 
-def replayed_policy(facts: Mapping, path_policy: str) -> str:
-    """Return the policy of a replay's row: controls lose the budget that their path names.
+def is_control(policy: str) -> bool:
+    """Return whether replays of this name are a control's, in a row or in a path."""
+    return policy.startswith(_CONTROLS)
 
-    ``facts``: of its schedule. ``path_policy``: the policy in the replay's paths.
+
+def is_policy(policy: str) -> bool:
+    """Return whether replays of this name are a policy's: neither a capture's nor a control's."""
+    return policy not in CAPTURES and not is_control(policy)
+
+
+def replayed_policy(facts: Mapping, path_policy: str) -> tuple[str, str | None]:
+    """Return ``policy`` and ``control_of`` of a replay's row of SCORES.
+
+    A control's path names a budget, or the policy whose gaps it permutes, as well. ``facts``: of
+    its schedule. ``path_policy``: the policy in the replay's paths.
     """
-    return CONTROL if facts["policy"] == CONTROL else path_policy
+    if is_control(path_policy):
+        return facts["policy"], facts.get("spacing_of")
+    return path_policy, None
+
+
+def judged_policy(path_policy: str) -> str:
+    """Return under which name a block's replays stand side by side, from that in their paths.
+
+    Matched random has one name for all budgets, matched spacing one for each policy.
+    """
+    return CONTROL if path_policy.startswith(f"{CONTROL}_") else path_policy
+
+
+def told_apart(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return SCORES rows under the names of ``judged_policy``: spacing says whose gaps it has."""
+    names = scores["policy"].astype(object).copy()
+    orders = names == SPACING
+    names[orders] = [f"{SPACING}_{policy}" for policy in scores.loc[orders, "control_of"]]
+    return scores.assign(policy=names)
 
 
 def check_unique(scores: pd.DataFrame) -> None:

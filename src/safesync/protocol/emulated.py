@@ -13,7 +13,7 @@ import pandas as pd
 from safesync.emulator import EngineModel, Trace, Windows, latencies, simulate
 from safesync.placement import Corridor, overlap_cost
 from safesync.policies.controls import matched_random, matched_spacing
-from safesync.protocol.blocks import CONTROL, NOSYNC, NOT_POLICIES, SPACING
+from safesync.protocol.blocks import CONTROL, NOSYNC, SPACING, is_policy
 from safesync.protocol.calibrated import Calibrated
 from safesync.protocol.gates import EMULATED_TIER
 from safesync.protocol.percentiles import percentile_rows
@@ -174,7 +174,7 @@ def emulated_rows(
         figures = {name: values[which] for name, values in replayed(distinct).items()}
         budget = group.gaps.shape[1]
         # controls are drawn from the feasible set
-        inside = group.policy in NOT_POLICIES or corridor.feasible(group.gaps[0]) is None
+        inside = not is_policy(group.policy) or corridor.feasible(group.gaps[0]) is None
         seconds = budget * corridor.merge_s
         frames.append(
             pd.DataFrame(

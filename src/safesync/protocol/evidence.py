@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from safesync.placement import Null
 from safesync.protocol import document as doc
-from safesync.protocol.blocks import NOT_POLICIES, Block, collect
+from safesync.protocol.blocks import Block, collect, is_policy
 from safesync.protocol.gates import EMULATED_TIER, OVERLAP_TIER, REAL_TIER
 from safesync.protocol.overlap import OverlapBlock, collect_overlap
 from safesync.protocol.statistics import (
@@ -122,6 +122,13 @@ class Case:
         return min((len(block.draws) for block in self.blocks), default=0)
 
     @property
+    def orders(self) -> int:
+        """The fewest other orders of its gaps that any block measured; 0 where none takes that."""
+        if self.tier != REAL_TIER or self.spacing is None:
+            return 0
+        return min(len(block.spacing) for block in self.blocks)
+
+    @property
     def draw_rates(self) -> list[list[float]]:
         """Rates of the draws, block by block; none at all where the null is exact."""
         if self.tier == OVERLAP_TIER:
@@ -183,8 +190,9 @@ def run_noise(judged: pd.DataFrame, regime: str) -> float | None:
     one schedule; the spread of the valid ones is pooled over the policies and blocks of the regime.
     Runs without merges do not count: what merges do is the larger part of the noise.
     """
+    policies = [policy for policy in judged["policy"].unique() if is_policy(policy)]
     mine = (judged["tier"] == REAL_TIER) & (judged["regime"] == regime)
-    mine &= judged["valid"].astype(bool) & ~judged["policy"].isin(NOT_POLICIES)
+    mine &= judged["valid"].astype(bool) & judged["policy"].isin(policies)
     schedules = judged[mine].groupby(["seed", "policy"], observed=True)["violation_rate"]
     return pooled_sd(rates.tolist() for _, rates in schedules)
 

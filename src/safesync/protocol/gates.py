@@ -390,8 +390,8 @@ def later_gates(tier: str) -> list[Gate]:
                 None,
                 None,
                 None,
-                "Not applicable: other orders of a policy's gaps are replayed where that takes no "
-                "measurement. What is earned here may be its rhythm's.",
+                "Not applicable: other orders of a policy's gaps are measured where the config's "
+                "controls.spacing asks for them. What is earned here may be its rhythm's.",
                 refuses=False,
                 applies=False,
             )

@@ -74,18 +74,22 @@ class Awareness:
 
 @dataclass(frozen=True)
 class Design:
-    """A study: judged blocks in all and draws per block (None: exact null)."""
+    """A study: judged blocks in all, draws per block (None: exact null) and other orders.
+
+    ``orders``: of the policy's own gaps, measured per block; 0 where they take no measurement.
+    """
 
     blocks: int
     draws: int | None
+    orders: int = 0
 
     @property
     def replays(self) -> int:
-        """Return what it measures: per block the capture, the policy and its draws.
+        """Return what it measures: per block the capture, the policy, its draws and its orders.
 
         Where the null is exact, the capture alone.
         """
-        return self.blocks * (1 if self.draws is None else self.draws + 2)
+        return self.blocks * (1 if self.draws is None else self.draws + self.orders + 2)
 
 
 def noise_of(
@@ -176,7 +180,8 @@ def smallest_design(
     """Return the design that settles a case with probability ``target``, and its chances.
 
     ``gain`` and ``noise`` are taken as true. ``have``: what is there and has not settled it; a
-    design is larger, and the one of fewest further replays is returned. ``exact_draws``: what a
+    design is larger, and the one of fewest further replays is returned; each block then has as many
+    other orders. ``exact_draws``: what a
     block of an exact null can do to p, as that many draws would. ``awareness``: what EARNED needs
     besides, where the tier carries it. None when no design of up to ``MOST_BLOCKS`` blocks settles
     it: a gain near the margin is neither shown to be above it nor below, and one that is the
@@ -189,7 +194,7 @@ def smallest_design(
         sd = noise.of_difference(draws)
         first = have.blocks + 1 if draws == have.draws else have.blocks
         for blocks in range(max(first, min_blocks, 2), MOST_BLOCKS + 1):
-            design = Design(blocks, draws)
+            design = replace(have, blocks=blocks, draws=draws)
             if found is not None and design.replays >= found[0].replays:
                 break
             expected = chances(

@@ -53,7 +53,8 @@ def score(
     SCHEDULE of the one draw that was replayed. ``nosync_requests``: the REQUESTS of the block's
     nosync capture (for the capture itself: its own rows). ``merge_s``: planned length of a
     blocking merge window, seconds. ``feasible``: whether the schedule stays inside the corridor.
-    ``identity``: the values of ``IDENTITY``. ``manifest``: its ``fingerprint``; of a measurement
+    ``identity``: the values of ``IDENTITY``, and of a control its ``control_of`` if it has one.
+    ``manifest``: its ``fingerprint``; of a measurement
     also the style of its merges and what ``validity.faults`` reads. ``limits``: of a measurement;
     None for an engine that computes and so has no client to be late.
 
@@ -95,7 +96,7 @@ def score(
     prompts = arrivals.set_index("request_id")["prompt_tokens"]
     row = {name: identity[name] for name in IDENTITY} | tally.row()
     row |= {
-        "control_of": None,
+        "control_of": identity.get("control_of"),
         "capture": identity["tier"],
         "excess_rate": row["violation_rate"]
         - _share(violates(nosync_requests, slo_metric, threshold_s)),

@@ -1,5 +1,7 @@
 """What would settle an inconclusive case: blocks, draws, and the time that they take here."""
 
+import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -40,13 +42,13 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
     finest = _finest(case)
     if finest < _NO_FREEDOM:
         return None
-    rules, have = study.rules, Design(len(case.blocks), case.draws)
-    longer = _longer(case, rules.min_gain)
-    resolving = blocks_to_resolve(finest, rules.alpha / family, rules.min_blocks)
+    rules, have = study.rules, Design(len(case.blocks), case.draws, case.orders)
+    longer, level = _longer(case, rules.min_gain), rules.alpha / family
+    resolving = blocks_to_resolve(finest, level, rules.min_blocks)
     facts = {"resolving_blocks": resolving, "resolving_p": smallest_p(finest, resolving)}
     noise = noise_of(case.differences, case.draw_rates, case.run_sd)
     if noise is None:
-        least = Design(_least(case, rules.alpha / family, resolving, finest), have.draws)
+        least = replace(have, blocks=_least(case, level, resolving, finest))
         planned = _planned(study, case, have, least, finest)
         against = " beside this one, which did not go for the policy"
         return doc.Settle(
@@ -57,7 +59,7 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
             f"{against if least.blocks > resolving else ''}: {_cost(case.tier, planned)}. One "
             "block gives no estimate of the noise.",
         )
-    awareness = _awareness(case, rules.alpha / family, rules.min_blocks)
+    awareness = _awareness(case, level, rules.min_blocks)
     facts["assumed"] = _assumed(case, noise, awareness)
     smallest = partial(
         smallest_design,
@@ -133,9 +135,12 @@ def _awareness(case: Case, level: float, min_blocks: int) -> Awareness | None:
     if case.spacing is None:
         return None
     finest = _per_block(case.spacing[0].smallest, case)
+    # each gain is the mean of one run of each order less one run of the policy
+    runs = 1 + 1 / case.orders if case.orders else 0
+    least_sd = (case.run_sd or 0.0) * math.sqrt(runs)
     return Awareness(
         case.spacing_gain,
-        float(np.std(case.spacing_gains, ddof=1)),
+        max(float(np.std(case.spacing_gains, ddof=1)), least_sd),
         blocks_to_resolve(finest, level, min_blocks) if finest >= _NO_FREEDOM else None,
     )
 
@@ -183,7 +188,10 @@ def _likely(expected: Chances) -> doc.Word:
 
 def _design(design: Design) -> str:
     blocks = count(design.blocks, "block")
-    return blocks if design.draws is None else f"{blocks} of {count(design.draws, 'draw')}"
+    if design.draws is None:
+        return blocks
+    orders = f" and {count(design.orders, 'other order')}" if design.orders else ""
+    return f"{blocks} of {count(design.draws, 'draw')}{orders}"
 
 
 def _if(case: Case, noise: Noise, design: Design) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from safesync.protocol import document as doc
 from safesync.protocol import gates as g
-from safesync.protocol.blocks import NOSYNC, NOT_POLICIES, check_unique
+from safesync.protocol.blocks import NOSYNC, check_unique, is_policy
 from safesync.protocol.evidence import (
     TIERS,
     Case,
@@ -129,7 +129,7 @@ def _described_policies(study: Study, tier: str, regime: str, claims: Sequence[s
     if tier != g.OVERLAP_TIER:
         rows = study.judged[study.judged["tier"] == tier]
     here = rows[rows["regime"] == regime]
-    return sorted(set(here["policy"]) - set(claims) - set(NOT_POLICIES))
+    return sorted(filter(is_policy, set(here["policy"]) - set(claims)))
 
 
 def _decide_family(

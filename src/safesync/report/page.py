@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from safesync.protocol.blocks import CONTROL, NOSYNC, NOT_POLICIES
+from safesync.protocol.blocks import CONTROL, NOSYNC, is_policy, judged_policy, told_apart
 from safesync.protocol.evidence import TIERS
 from safesync.protocol.gates import EMULATED_TIER, OVERLAP_TIER, REAL_TIER, count
 from safesync.protocol.validity import Limits
@@ -30,7 +30,7 @@ from safesync.report.figures.transfer import transfer_figure
 from safesync.report.figures.windows import windows_figure
 from safesync.report.merges import MergePlan, merge_costs
 from safesync.report.published import Comparison, compare
-from safesync.report.replay import Replay, captures, judged_policy
+from safesync.report.replay import Replay, captures
 from safesync.report.styles import style_rows
 from safesync.report.training import TrainingRun, final_losses, parity_gates
 from safesync.report.wording import FILTERS
@@ -156,7 +156,8 @@ def build(
     emulated tier, which are many; ``envelope.COLUMNS`` of them suffice. None: that tier is shown by
     its verdicts.
     """
-    scores = scores.reset_index(drop=True)  # rows of several files may share their labels
+    # rows of several files may share their labels
+    scores = told_apart(scores.reset_index(drop=True))
     overlap = OVERLAP.empty() if overlap is None else overlap
     emulated = pd.DataFrame(columns=COLUMNS) if emulated is None else emulated
     found = (scores["policy"], overlap["policy"], emulated["policy"])
@@ -164,7 +165,7 @@ def build(
     study = _Study(
         verdict=verdict,
         policies=policies,
-        colours=Colours([policy for policy in policies if policy not in NOT_POLICIES]),
+        colours=Colours(list(filter(is_policy, policies))),
         merges=merges,
         horizon_s=horizon_s,
         arrivals=arrivals,
@@ -226,7 +227,7 @@ def _environment() -> Environment:
 def _policies(verdict: Mapping, found: Sequence[str]) -> list[str]:
     """Return all policies in the order of the page: claims, the others, captures and controls."""
     names = list(dict.fromkeys([*verdict["claims"], *sorted(set(found))]))
-    return sorted(names, key=lambda name: (name in NOT_POLICIES, name not in verdict["claims"]))
+    return sorted(names, key=lambda name: (not is_policy(name), name not in verdict["claims"]))
 
 
 def _section(

@@ -5,19 +5,15 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from safesync.protocol.blocks import CONTROL, NOSYNC, PROBE
+from safesync.protocol.blocks import NOSYNC, PROBE, is_control
 from safesync.protocol.gates import count
-
-
-def judged_policy(policy: str) -> str:
-    """Return the policy that a folder of results is of: matched random has one per budget."""
-    return CONTROL if policy.startswith(f"{CONTROL}_") else policy
 
 
 @dataclass(frozen=True)
 class Replay:
     """One replay's identity and tables.
 
+    ``policy``: as ``judged_policy`` names it, so that spacing says whose gaps it has.
     ``requests``, ``merges``, ``telemetry``: its tables (REQUESTS without ``chunk_s`` and
     ``chunk_tokens`` will do, and saves memory). ``schedule``: the SCHEDULE rows of its draw, for
     the reason of each merge; may be None. ``manifest``: the measurement's facts; may be empty.
@@ -38,8 +34,8 @@ class Replay:
 
     @property
     def is_control(self) -> bool:
-        """Whether this is a matched-random draw."""
-        return self.policy == CONTROL
+        """Whether this is a draw of a control."""
+        return is_control(self.policy)
 
     @property
     def name(self) -> str:

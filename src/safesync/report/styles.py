@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from safesync.protocol.blocks import NOSYNC, NOT_POLICIES
+from safesync.protocol.blocks import NOSYNC, is_policy
 from safesync.report.merges import MergePlan, cost
 from safesync.report.replay import Replay
 from safesync.report.training import TrainingRun
@@ -40,7 +40,7 @@ def style_rows(
         return []
     found: dict[str, list[Replay]] = {}
     for replay in replays:
-        if replay.policy == NOSYNC or replay.policy not in NOT_POLICIES:
+        if replay.policy == NOSYNC or is_policy(replay.policy):
             found.setdefault(replay.policy, []).append(replay)
     rows = []
     for policy in sorted(found, key=lambda name: (name != NOSYNC, policies.index(name))):

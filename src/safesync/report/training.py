@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from safesync.protocol import parity
-from safesync.protocol.blocks import CONTROL
-from safesync.report.replay import judged_policy
+from safesync.protocol.blocks import CONTROL, judged_policy
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from safesync.protocol.blocks import NOSYNC
+from safesync.protocol.blocks import NOSYNC, judged_policy
 from safesync.protocol.gates import count
 from safesync.report.figures.base import (
     Colours,
@@ -17,7 +17,6 @@ from safesync.report.figures.base import (
     plain,
     rounded,
 )
-from safesync.report.replay import judged_policy
 from safesync.report.wording import signed
 
 # figure of AGREEMENT, what the axes say, what its values are multiplied by

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from safesync.protocol.blocks import CONTROL, NOSYNC, PROBE, SPACING
+from safesync.protocol.blocks import CAPTURES, SPACING, is_control, is_policy
 from safesync.report.replay import Replay
 
 SERIES = 7  # tokens @c1 .. @c7 of the style sheet
@@ -55,15 +55,17 @@ class Colours:
 
     def token(self, policy: str) -> str:
         """Return the colour token of ``policy``."""
-        if policy in (CONTROL, SPACING):
+        if is_control(policy):
             return "@control"
-        if policy in (NOSYNC, PROBE):
+        if policy in CAPTURES:
             return "@muted"
         return f"@c{self._places.get(policy, 0) % SERIES + 1}"
 
     def symbol(self, policy: str) -> str:
         """Return the marker of ``policy``, so that colour is never the only difference."""
-        if policy in (CONTROL, SPACING, NOSYNC, PROBE):
+        if policy.startswith(SPACING):
+            return "square-open"
+        if not is_policy(policy):
             return "circle-open"
         return _SYMBOLS[self._places.get(policy, 0) % len(_SYMBOLS)]
 

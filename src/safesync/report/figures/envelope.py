@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from safesync.protocol.blocks import NOT_POLICIES, Block, collect
+from safesync.protocol.blocks import Block, collect, is_policy
 from safesync.protocol.gates import count
 from safesync.report.figures.base import (
     Colours,
@@ -47,7 +47,7 @@ def envelope(
     scores = scores.loc[(scores["tier"] == tier) & (scores["regime"] == regime), COLUMNS]
     optima = _optima(scores, oracles)
     marked = False
-    for policy in [policy for policy in policies if policy not in NOT_POLICIES]:
+    for policy in filter(is_policy, policies):
         blocks = collect(scores, tier, regime, policy)
         if not blocks:
             continue

@@ -23,7 +23,7 @@ from safesync.report.replay import Replay
 
 MAX_BLOCKS = 6
 MAX_POLICY_LANES = 10
-MAX_DRAWS_PER_BUDGET = 3
+MAX_DRAWS_PER_CONTROL = 3  # of matched random per budget
 MAX_MARKS_PER_LANE = 300
 _BINS = 1200
 _LANE_PX = 50
@@ -65,8 +65,9 @@ def timeline(
     merging = [r for r in order(replays, policies) if r.seed in shown and len(r.merges)]
     if without_lane:
         notes.append(
-            f"A block shows {MAX_DRAWS_PER_BUDGET} draws per budget, {MAX_POLICY_LANES} policies "
-            f"at most; up to {without_lane} more of its replays are in the table only."
+            f"A block shows {MAX_DRAWS_PER_CONTROL} draws per control and budget, "
+            f"{MAX_POLICY_LANES} policies at most; up to {without_lane} more of its replays are in "
+            "the table only."
         )
     return Figure(
         name="timeline",
@@ -96,8 +97,8 @@ def _lanes(replays: Sequence[Replay], policies: Sequence[str]) -> tuple[list[Rep
     shown, drawn = [], {}
     for replay in ordered:
         if replay.is_control:
-            drawn[replay.budget] = drawn.get(replay.budget, 0) + 1
-            if drawn[replay.budget] > MAX_DRAWS_PER_BUDGET:
+            drawn[replay.group] = drawn.get(replay.group, 0) + 1
+            if drawn[replay.group] > MAX_DRAWS_PER_CONTROL:
                 continue
         elif sum(not r.is_control for r in shown) >= MAX_POLICY_LANES:
             continue
