@@ -25,7 +25,7 @@ def join(rank: int, ranks: int, folder: Path) -> None:
         store=dist.FileStore(str(folder / "rendezvous"), ranks),
         rank=rank,
         world_size=ranks,
-        timeout=timedelta(seconds=20),
+        timeout=timedelta(seconds=60),
     )
 
 

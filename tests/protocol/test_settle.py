@@ -118,7 +118,7 @@ def test_a_gain_at_the_margin_is_settled_by_no_design():
     scatter = 100 * np.std([0.02, -0.04] * 3, ddof=1)
     assert settle["sentence"] == (
         "No design of up to 200 blocks settles it with probability 0.8 if the gain is +1.00 points "
-        f"and the blocks' differences scatter by {scatter:.2f}: too near the margin of 1 points "
+        f"and the blocks' differences scatter by {scatter:.2f}: too near the margin of 1 point "
         "for it."
     )
     assert (settle["resolving_blocks"], settle["assumed"]["gain_points"]) == (5, pytest.approx(1))

@@ -336,7 +336,7 @@ def test_too_little_to_gain_is_said():
     poor = verdict(flat.assign(violation_rate=flat["violation_rate"].mask(drawn, 0.0099)))
     assert poor["verdict"] == "INCONCLUSIVE"
     assert poor["sentence"].endswith(
-        " No policy could have gained 1 points: its matched-random draws violate in 0.99 % of all "
+        " No policy could have gained 1 point: its matched-random draws violate in 0.99 % of all "
         "requests. A harder load or objective is needed."
     )
     rich = verdict(flat.assign(violation_rate=flat["violation_rate"].mask(drawn, 0.01)))

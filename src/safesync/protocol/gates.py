@@ -404,6 +404,12 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def points(rate: float) -> str:
+    """Return a rate in percentage points, in words: "1 point", "0.5 points"."""
+    said = f"{100 * rate:g}"
+    return f"{said} point" if said == "1" else f"{said} points"
+
+
 def _replays(blocks: Sequence[Block]) -> pd.DataFrame:
     return pd.concat([block.replays for block in blocks], ignore_index=True)
 

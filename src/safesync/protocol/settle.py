@@ -8,7 +8,7 @@ import numpy as np
 
 from safesync.protocol import document as doc
 from safesync.protocol.evidence import Case, Study
-from safesync.protocol.gates import EMULATED_TIER, OVERLAP_TIER, count
+from safesync.protocol.gates import EMULATED_TIER, OVERLAP_TIER, count, points
 from safesync.protocol.power import (
     MOST_BLOCKS,
     TARGET,
@@ -81,7 +81,7 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
                 "gaps has it"
             )
         else:
-            margin = f"{100 * rules.min_gain:g} points"
+            margin = points(rules.min_gain)
             why = f"{_if(case, noise, have)}: too near the margin of {margin} for it"
         return doc.Settle(
             **facts,

@@ -196,9 +196,9 @@ def _decide(
     elif would_be == "HARMFUL":
         sentence = _size(case, study, harm)
     elif would_be == "TIED":
-        margin = study.rules.min_gain * 100
+        margin = g.points(study.rules.min_gain)
         sentence = (
-            f"{_points(case.interval)} lies inside \u00b1{margin:g} points of its {_control(case)}."
+            f"{_points(case.interval)} lies inside \u00b1{margin} of its {_control(case)}."
             f"{_floor(study.rules, case)}"
         )
     else:
@@ -342,7 +342,7 @@ def _floor(rules: Rules, case: Case) -> str:
     if case.interval is None:
         return ""
     if case.room < rules.min_gain:
-        margin, room = f"{100 * rules.min_gain:g} points", 100 * case.room
+        margin, room = g.points(rules.min_gain), 100 * case.room
         if case.tier == g.OVERLAP_TIER:
             why = f"the best placement there is gains {room:.2f} points over chance"
         else:
@@ -384,7 +384,7 @@ def _undecided(
             f"{settled_by.resolving_p:.2g}."
         )
     if claim.p_holm <= rules.alpha:
-        why = f"less than the {rules.min_gain * 100:g} points that a claim needs"
+        why = f"less than the {g.points(rules.min_gain)} that a claim needs"
     else:
         why = "neither told from chance nor shown to be as small as the margin"
     return (
