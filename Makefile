@@ -49,7 +49,7 @@ published: setup
 	@$(BIN)/python -m safesync.published
 
 smoke:
-	$(MAKE) run CONFIG=config/smoke.yaml
+	@$(MAKE) --no-print-directory run CONFIG=config/smoke.yaml
 
 test: setup
 	$(BIN)/python -m pytest

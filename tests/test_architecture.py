@@ -22,6 +22,7 @@ ROOMS = (
     "report",
 )
 FRONT = {
+    "company",
     "config",
     "config_files",
     "job",

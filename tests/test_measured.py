@@ -1,3 +1,7 @@
+from pathlib import Path
+
+import pytest
+
 from safesync import measured
 from safesync.sidecar.version import MEASUREMENT_VERSION
 
@@ -19,6 +23,14 @@ def test_a_comment_in_a_measurement_room_is_noticed(tmp_path, monkeypatch):
     before = measured.sources_sha256()
     changed.write_text("# a comment\n")
     monkeypatch.setattr(measured, "library", lambda *rooms: [*files, str(changed)])
+    assert measured.sources_sha256() != before
+
+
+@pytest.mark.parametrize("file", ["scripts/measure.py", "workflow/rules/measure.smk"])
+def test_the_flow_of_a_measurement_is_weighed_too(file, monkeypatch):
+    before = measured.sources_sha256()
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * (path == Path(file)))
     assert measured.sources_sha256() != before
 
 

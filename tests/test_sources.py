@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from safesync.sources import imports, library
+from safesync.sources import beside, imports, library
 
 ROOT = Path("src/safesync")
 
@@ -33,3 +33,18 @@ def test_the_packages_that_a_module_stands_in_are_part_of_it():
 def test_an_unknown_name_is_refused():
     with pytest.raises(ValueError, match="no room or module 'placemnt'"):
         library("placemnt")
+
+
+def test_files_beside_a_policy_are_found_through_each_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    (folder / "mine.py").write_text(
+        "import numpy\nfrom near import X\n\ndef f():\n    import far.x\n"
+    )
+    (folder / "near.py").write_text("import mine, deep\n")
+    (folder / "deep.py").write_text("def broken(:\n")
+    (tmp_path / "far.py").write_text("import os\n")
+    (tmp_path / "other.py").touch()
+    assert beside("policies/mine.py") == ["far.py", "policies/deep.py", "policies/near.py"]
+    assert beside("policies/absent.py") == []

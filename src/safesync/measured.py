@@ -14,12 +14,13 @@ from safesync.sidecar.version import MEASUREMENT_VERSION
 from safesync.sources import library
 
 RECORD = Path("resources/measured.json")
+_FLOW = ("scripts/measure.py", "workflow/rules/measure.smk")
 
 
 def sources_sha256() -> str:
     """Return the hash of every file that a measurement runs."""
     digest = sha256()
-    for file in library("sidecar", "outer"):
+    for file in (*library("sidecar", "outer"), *_FLOW):
         digest.update(file.encode() + b"\0" + Path(file).read_bytes() + b"\0")
     return digest.hexdigest()
 

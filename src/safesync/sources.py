@@ -50,6 +50,40 @@ def imports(file: Path) -> tuple[Path, ...]:
     return tuple(sorted(modules | packages))
 
 
+def beside(file: str) -> list[str]:
+    """Return the files that a user's Python ``file`` imports from its folder or the working one.
+
+    All that follow from those too, sorted; what is imported from elsewhere is an installed package.
+    A file that is missing or does not parse has none: those who run it say what is wrong.
+    """
+    found: set[Path] = set()
+    todo = [Path(file)]
+    while todo:
+        one = todo.pop()
+        for module in _imported(one):
+            for folder in (one.parent, Path()):
+                place = folder / f"{module}.py"
+                if place.is_file() and place not in (found | {Path(file)}):
+                    found.add(place)
+                    todo.append(place)
+    return sorted(map(str, found))
+
+
+def _imported(file: Path) -> set[str]:
+    """Return the first names of the modules that ``file`` imports."""
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return set()
+    names = set()
+    for node in _statements(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    return {name.partition(".")[0] for name in names}
+
+
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield all statements; a walk through their expressions too would take three times as long."""
     for node in ast.iter_child_nodes(tree):

@@ -228,6 +228,15 @@ def test_only_answers_have_a_length_and_it_is_found_by_request_id():
     assert wrong == ["1 of 1 answers have another length than asked"]
 
 
+def test_requests_that_found_no_server_make_a_measurement_invalid():
+    errors = ["ConnectionRefusedError: [Errno 111] Connection refused", "HTTP 503: busy", None]
+    status = ["error", "error", "ok"]
+    row = scored(requests=requests_of([0.5] * 3, status=status, error=errors))
+    assert not row["valid"]
+    assert row["invalid_reason"] == "no server listened for 1 of 3 requests"
+    assert scored(requests=requests_of([0.5] * 2, status=status[1:], error=errors[1:]))["valid"]
+
+
 def test_a_measurement_at_its_limits_is_valid():
     row = scored(
         requests_of([0.5], sent_s=[0.02]),

@@ -1,6 +1,9 @@
 import os
+import shutil
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -109,6 +112,37 @@ def test_the_fingerprint_is_that_of_this_boot_and_these_versions(monkeypatch):
     assert here["versions"]["locust"] == "2.47.0"
     monkeypatch.setattr("safesync.sidecar.host._cpu_model", lambda: "another")
     assert environment()["fingerprint"] != here["fingerprint"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_measurements_of_several_users_share_the_lock(monkeypatch):
+    folder = Path(tempfile.mkdtemp())  # pytest's own cannot be entered by others
+    folder.chmod(0o1777)
+    monkeypatch.setattr(host, "LOCK", folder / "lock")
+    before = os.umask(0o077)
+    try:
+        with machine_to_oneself(lambda: None):
+            waits = _as_another_user(folder)
+            assert waits == "waits"
+        assert _as_another_user(folder) == "has it"
+    finally:
+        os.umask(before)
+        shutil.rmtree(folder)
+
+
+def _as_another_user(folder: Path) -> str:
+    """Ask for the lock in a process of user 65534; return what came of it."""
+    told = folder / f"told.{time.monotonic_ns()}"
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        try:
+            with machine_to_oneself(lambda: (told.write_text("waits"), os._exit(0))):
+                told.write_text("has it")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    return told.read_text() if told.exists() else "failed"
 
 
 def test_two_measurements_never_share_a_machine(tmp_path, monkeypatch):

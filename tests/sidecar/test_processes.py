@@ -96,6 +96,17 @@ def test_a_death_is_told_with_who_and_how(tmp_path, cores, body, sentence):
             processes.check()
 
 
+def test_what_is_to_last_dies_of_a_good_end(tmp_path, cores):
+    with Processes(tmp_path) as processes:
+        command = [sys.executable, "-c", "print('EngineDeadError: gone')"]
+        child = processes.start("the server", command, tmp_path / "a.log", cores=cores, lasts=True)
+        child.process.wait()
+        with pytest.raises(Broken, match=r"the server exited with status 0 .* EngineDeadError"):
+            processes.check()
+        processes.stop(child)
+        processes.check()
+
+
 def test_a_good_end_is_no_fault(tmp_path, cores):
     with Processes(tmp_path) as processes:
         child = processes.start("a", [sys.executable, "-c", ""], tmp_path / "a.log", cores=cores)

@@ -97,10 +97,13 @@ def test_a_server_that_hangs_is_told_from_one_that_was_late(tmp_path):
         os.kill(paced.process.pid, signal.SIGSTOP)
         try:
             check_answers(server, [1000], 0, 0.3)  # all were answered: nothing is asked
-            with pytest.raises(Broken, match=r"hangs: it left 7 requests .* within 0\.3 s"):
+            with pytest.raises(Broken, match=r"hangs or is gone: it left 7 .* within 0\.3 s"):
                 check_answers(server, [1000], 7, 0.3)
         finally:
             os.kill(paced.process.pid, signal.SIGCONT)
+    # an attached server that went away is no child of ours that could be seen to die
+    with pytest.raises(Broken, match=r"is gone: it left 2 requests without a good answer"):
+        check_answers(server, [1000], 2, 5)
 
 
 def test_a_refusal_after_the_load_is_an_answer():

@@ -1,9 +1,11 @@
 """Whatever is killed during a measurement: the job fails, says so, and leaves nothing behind."""
 
 import os
+import re
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 from security.sockets import listening, public
 
@@ -20,6 +22,8 @@ from workflow.measuring import (
 )
 from workflow.project import SMALL, Project, wait_until
 
+VLLM = ("vllm.entrypoints", "--served-model-name")
+
 
 @pytest.fixture
 def project(tmp_path):
@@ -34,14 +38,29 @@ def shared_memory() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
 
 
-def kill_under_load(project: Project, config: str, *words: str) -> str:
-    """Kill the process of ``words`` while load runs; return what Snakemake then said."""
+def kill_under_load(
+    project: Project,
+    config: str,
+    *words: str,
+    number: int = signal.SIGKILL,
+    part=lambda found: found,
+) -> str:
+    """Signal the process of ``words``, or that ``part`` of it, while load runs.
+
+    Return what Snakemake then said.
+    """
     before = shared_memory()
     snakemake = reached(project, config)
-    project.process(*words).send_signal(signal.SIGKILL)
+    part(project.process(*words)).send_signal(number)
     said = fails(project, snakemake)
     wait_until(lambda: shared_memory() <= before, 10, "no shared memory left")
     return said
+
+
+def engine(server: psutil.Process) -> psutil.Process:
+    """Return vLLM's engine, a process of its own."""
+    (found,) = [child for child in server.children() if child.name().startswith("VLLM::Engine")]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -60,11 +79,27 @@ def test_a_killed_part_ends_the_job_and_the_next_run_completes(project, words, s
     assert completes(project, config)["figures"]["merge_rounds_min"] >= 1
 
 
+def test_a_server_that_leaves_in_good_order_ends_the_job_too(project):
+    config = project.config("small", **QUICK)
+    said = kill_under_load(project, config, "tests/paced.py", number=signal.SIGTERM)
+    assert "the server exited with status 0 during the measurement" in said
+    completes(project, config)
+
+
 @pytest.mark.real
-def test_a_killed_vllm_ends_the_job_and_the_next_run_completes(project):
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        (lambda server: server, "was killed by SIGKILL"),
+        # without it the server answers errors for a while, and then leaves as if all were well
+        (engine, r"exited with status \d+"),
+    ],
+    ids=["server", "engine"],
+)
+def test_a_killed_vllm_ends_the_job_and_the_next_run_completes(project, part, sentence):
     config = project.config("small", **PROBED)
-    said = kill_under_load(project, config, "vllm.entrypoints", "--served-model-name")
-    assert "the server was killed by SIGKILL" in said
+    said = kill_under_load(project, config, *VLLM, part=part)
+    assert re.search(f"the server {sentence} during the measurement", said), said
     completes(project, config)
 
 

@@ -270,13 +270,13 @@ ROWS = {
         "test_switching_branches_and_back_reruns_nothing",
     ],
     "the report's template": ["report template"],
-    "a time-out, a setting of merges that no policy makes": [
+    "the server's start time-out, a setting of merges that no policy makes": [
         "a time-out that measures nothing",
         "a setting of merges that no policy makes",
     ],
     "the SLO threshold, a validity limit": ["SLO threshold", "a validity limit"],
     "a statistics function": ["a statistics function"],
-    "one policy's file or parameter": [
+    "one policy's file, what that imports from beside it, or a parameter": [
         "policy file",
         "policy parameter",
         "test_an_edit_that_changes_no_schedule_reruns_no_measurement",

@@ -9,7 +9,8 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 from safesync import config as settings
-from safesync.sources import library
+from safesync.company import CompanyError, hold
+from safesync.sources import beside, library
 
 try:
     CONFIG = settings.load(config, " + ".join(map(str, workflow.configfiles)))
@@ -17,6 +18,7 @@ except settings.ConfigError as error:
     raise WorkflowError(str(error))
 
 RUN = CONFIG.run
+HELD = []  # what keeps the results folder to this run, until Snakemake ends
 POLICIES = {entry.id: entry for entry in CONFIG.policies}
 MEASURED = [entry.id for entry in CONFIG.policies if entry.measure]
 CALIBRATED = [
@@ -49,7 +51,9 @@ def slice_seeds(regime):
 def policy_sources(policy):
     """The files that a policy's decisions come from."""
     entry = POLICIES[policy]
-    return [entry.file] if entry.file else library(f"policies.{entry.policy}")
+    if entry.file:
+        return [entry.file, *beside(entry.file)]
+    return library(f"policies.{entry.policy}")
 
 
 def style_of(policy):
@@ -197,6 +201,12 @@ onstart:
         raise WorkflowError(
             f"{place.absolute()}: cannot be written to; the run's results go there"
         )
+    try:
+        HELD.append(hold(Path(f"results/{RUN}")))
+    except CompanyError as error:
+        raise WorkflowError(str(error))
+    except OSError as error:
+        raise WorkflowError(f"{error.filename}: {error.strerror}")
 
 
 onsuccess:

@@ -9,6 +9,9 @@ import pandas as pd
 from safesync.protocol.percentiles import percentile
 from safesync.tables.merges import planned_ends_s
 
+# a server that is only overloaded still listens, and its requests wait
+_NO_SERVER = "ConnectionRefusedError"
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -61,6 +64,10 @@ def faults(
     if figures.get("prefix_hits"):
         found.append(f"the server reused {figures['prefix_hits']:g} cached prompt tokens")
     found += _length_faults(requests, arrivals)
+    errors = requests["error"].fillna("").astype(str)
+    refused = int(errors.str.contains(_NO_SERVER, regex=False).sum())
+    if refused:
+        found.append(f"no server listened for {refused} of {len(requests)} requests")
     if manifest["arrivals_sha256"] != arrivals_sha256:
         found.append("it was measured on other arrivals than the block's")
     return found

@@ -27,7 +27,7 @@ def machine_to_oneself(waiting: Callable[[], None]) -> Iterator[None]:
     Snakemake's resource keeps the jobs of one run apart; two runs, in one folder or in two, would
     measure each other. The lock ends with the process that holds it.
     """
-    descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = _lock_file()
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,6 +37,18 @@ def machine_to_oneself(waiting: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock_file() -> int:
+    """Return a descriptor of the lock's file, which all users of this host share."""
+    try:
+        descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except PermissionError:
+        # another user's: a lock needs no more than reading, and some systems refuse O_CREAT here
+        return os.open(LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    with contextlib.suppress(PermissionError):
+        os.fchmod(descriptor, 0o666)  # whatever the umask
+    return descriptor
 
 
 def core_map(cores: dict) -> dict[str, list[int]]:

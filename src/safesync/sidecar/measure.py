@@ -134,7 +134,7 @@ class _Run:
         sampled = telemetry.stop()
         beside = background.stop()
         requests = REQUESTS.read(self.scratch / "requests.parquet")
-        unanswered = int(requests["status"].isin(["timeout", "censored"]).sum())
+        unanswered = int((requests["status"] != "ok").sum())
         check_answers(server, next(self._warm_prompts()), unanswered, self.job.client["timeout_s"])
         if server.child:
             self.processes.stop(server.child)

@@ -24,13 +24,17 @@ class Broken(RuntimeError):
 
 @dataclass
 class Child:
-    """A started process; ``raised`` tells whether its wished priority was granted."""
+    """A started process; ``raised`` tells whether its wished priority was granted.
+
+    ``lasts``: it is to run until it is stopped, so that even an orderly end is a death.
+    """
 
     name: str
     process: subprocess.Popen
     log: Path
     nice: int
     raised: bool
+    lasts: bool = False
 
     def death(self) -> str | None:
         """Return how it ended, or None while it lives."""
@@ -89,11 +93,12 @@ class Processes:
         cores: list[int],
         nice: int = 0,
         environment: dict[str, str] | None = None,
+        lasts: bool = False,
     ) -> Child:
         """Start ``command`` in a process group of its own, on ``cores``, with priority ``nice``.
 
-        Output goes to ``log``. A priority that is not permitted is not an error: the
-        returned child says so.
+        Output goes to ``log``. ``lasts``: as in ``Child``. A priority that is not permitted is not
+        an error: the returned child says so.
         """
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -112,7 +117,7 @@ class Processes:
             granted = nice == 0
         except psutil.NoSuchProcess:
             pass
-        child = Child(name, process, log, nice, granted)
+        child = Child(name, process, log, nice, granted, lasts)
         self._children.append(child)
         return child
 
@@ -120,7 +125,7 @@ class Processes:
         """Raise Broken when a child died that was not yet done, or when our caller did."""
         for child in self._children:
             death = child.death()
-            if death is not None and child.process.returncode != 0:
+            if death is not None and (child.lasts or child.process.returncode != 0):
                 raise Broken(f"{child.name} {death} during the measurement; {_last_words(child)}")
         for ancestor in self._watched:
             if not ancestor.is_running() or ancestor.status() == psutil.STATUS_ZOMBIE:

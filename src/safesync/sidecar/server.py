@@ -95,6 +95,8 @@ def start_server(
         log,
         cores=cores,
         environment={KEY_VARIABLE: key, **vllm_environment(sidecar)},
+        # vLLM leaves with status 0 when its engine has died
+        lasts=True,
     )
     return Server(f"http://127.0.0.1:{port}", name, key, child)
 
@@ -177,7 +179,8 @@ def warm_up(
 def check_answers(server: Server, prompt: list[int], unanswered: int, timeout_s: float) -> None:
     """Raise Broken when a server that left ``unanswered`` requests does not answer this one either.
 
-    The load is over, so a server that is only behind has dropped what was left and answers.
+    ``unanswered``: without an answer, or with an error for one. The load is over, so a server that
+    is only behind has dropped what was left and answers.
     """
     if not unanswered:
         return
@@ -187,8 +190,8 @@ def check_answers(server: Server, prompt: list[int], unanswered: int, timeout_s:
         return  # a refusal is an answer
     except (OSError, http.client.HTTPException) as error:
         raise Broken(
-            f"the server at {server.url} hangs: it left {unanswered} requests without an answer, "
-            f"and one more after the load got none within {timeout_s:g} s ({error})"
+            f"the server at {server.url} hangs or is gone: it left {unanswered} requests without a "
+            f"good answer, and one more after the load got none within {timeout_s:g} s ({error})"
             f"{_where_it_writes(server)}"
         ) from error
 
