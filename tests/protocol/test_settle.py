@@ -118,8 +118,8 @@ def test_a_gain_at_the_margin_is_settled_by_no_design():
     scatter = 100 * np.std([0.02, -0.04] * 3, ddof=1)
     assert settle["sentence"] == (
         "No design of up to 200 blocks settles it with probability 0.8 if the gain is +1.00 points "
-        f"and the blocks' differences scatter by {scatter:.2f}: too near the margin of 1 point "
-        "for it."
+        f"and the blocks' differences scatter by {scatter:.2f}: too near the margin of "
+        "±1 point for that scatter."
     )
     assert (settle["resolving_blocks"], settle["assumed"]["gain_points"]) == (5, pytest.approx(1))
 
@@ -202,7 +202,7 @@ def test_a_weak_gain_over_measured_orders_takes_their_replays_too():
 def test_one_real_block_needs_the_other_orders_of_the_rest():
     settle = measured([-0.05], [0.04], orders=1)["settle"]
     assert (settle["blocks"], settle["replays"]) == (5, 4 * (3 + 1 + 2))
-    assert settle["sentence"].startswith("At least 5 blocks of 3 draws and 1 other order, ")
+    assert settle["sentence"].startswith("At least 5 blocks of 3 draws and 1 other order in all, ")
 
 
 def test_a_block_without_other_orders_leaves_the_gate_without_an_object():

@@ -173,8 +173,8 @@ def test_one_block_of_three_draws_cannot_tell():
     assert (settle["replays"], settle["wall_s"]) == (20, 20 * 150)
     assert (settle["probability"], settle["assumed"]) == (None, None)
     assert settle["sentence"] == (
-        "At least 5 blocks of 3 draws, so that p can fall low enough: 20 more replays, 50 min one "
-        "after another. One block gives no estimate of the noise."
+        "At least 5 blocks of 3 draws in all, so that p can fall low enough: 20 more replays, 50 "
+        "min one after another. One block gives no estimate of the noise."
     )
 
 
@@ -337,8 +337,9 @@ def test_too_little_to_gain_is_said():
     assert poor["verdict"] == "INCONCLUSIVE"
     assert poor["sentence"].endswith(
         " No policy could have gained 1 point: its matched-random draws violate in 0.99 % of all "
-        "requests. A harder load or objective is needed."
+        "requests."
     )
+    assert poor["settle"]["sentence"].startswith("A harder load or objective first, for nothing")
     rich = verdict(flat.assign(violation_rate=flat["violation_rate"].mask(drawn, 0.01)))
     assert "could have gained" not in rich["sentence"]
 

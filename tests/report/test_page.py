@@ -60,8 +60,11 @@ def test_gates_and_what_would_settle_it_stand_beside_the_verdict(built):
     row = unescape(row[: row.index("<details>")])
     assert result["settle"]["sentence"] in row
     assert f"✓ {len(passed)} passed" in row
-    assert unmet and f"not met, so not EARNED: {', '.join(unmet)}" in row
-    assert f"PROVISIONAL at best: {', '.join(result['open_gates'])}" in row
+    assert unmet == ["resolution", "envelope"]
+    said = "resolution (p cannot fall low enough), envelope (not told from chance)"
+    assert f"not met, so not EARNED: {said}" in row
+    assert "PROVISIONAL at best: effect-size transfer (" in row
+    assert all(f"{name} (" in row for name in result["open_gates"])
     assert "✗ not met: not EARNED" in text
     level = f"{100 * result['gain']['level']:.0f} % interval"
     assert level in text
@@ -109,7 +112,7 @@ def test_what_was_measured_stands_before_the_verdicts(tmp_path):
         ("model served", "tiny"),
         ("cores", "2, shared by sidecar, client, ranks"),
         ("a replay", f"{offered[0]} to {offered[-1]} requests in 100 s"),
-        ("training beside it", "none"),
+        ("training between merges", "none here; progress is that of a training run of its own"),
     ):
         assert f"<dt>{name}</dt><dd>{said}</dd>" in first
     apart = tables.setting(

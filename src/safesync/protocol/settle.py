@@ -32,8 +32,8 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
     with which it is then EARNED, HARMFUL or TIED with probability ``power.TARGET``. EARNED needs a
     gain over the policy's own gaps in other orders as well, where the tier carries it. One block
     shows no noise over blocks; what is returned then is the least that is needed, the blocks with
-    which p can fall low enough beside that one. The sentence says first when a block is too short
-    for the margin.
+    which p can fall low enough beside that one. The sentence says first when blocks are too short
+    for the margin, or hold too little to be gained.
 
     None without evidence, or when the budget leaves no placement to test.
     """
@@ -43,7 +43,7 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
     if finest < _NO_FREEDOM:
         return None
     rules, have = study.rules, Design(len(case.blocks), case.draws, case.orders)
-    longer, level = _longer(case, rules.min_gain), rules.alpha / family
+    first, level = _first(case, rules.min_gain), rules.alpha / family
     resolving = blocks_to_resolve(finest, level, rules.min_blocks)
     facts = {"resolving_blocks": resolving, "resolving_p": smallest_p(finest, resolving)}
     noise = noise_of(case.differences, case.draw_rates, case.run_sd)
@@ -55,7 +55,7 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
             **facts,
             **planned,
             **dict.fromkeys(("probability", "likely", "assumed")),
-            sentence=f"{longer}At least {_design(least)}, so that p can fall low enough"
+            sentence=f"{first}At least {_design(least)} in all, so that p can fall low enough"
             f"{against if least.blocks > resolving else ''}: {_cost(case.tier, planned)}. One "
             "block gives no estimate of the noise.",
         )
@@ -82,11 +82,13 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
             )
         else:
             margin = points(rules.min_gain)
-            why = f"{_if(case, noise, have)}: too near the margin of {margin} for it"
+            why = (
+                f"{_if(case, noise, have)}: too near the margin of \u00b1{margin} for that scatter"
+            )
         return doc.Settle(
             **facts,
             **dict.fromkeys((*_NO_DESIGN, "probability", "likely")),
-            sentence=f"{longer}No design of up to {MOST_BLOCKS} blocks settles it with probability "
+            sentence=f"{first}No design of up to {MOST_BLOCKS} blocks settles it with probability "
             f"{TARGET:g} if {why}.",
         )
     design, expected = found
@@ -98,7 +100,7 @@ def settle(study: Study, case: Case, family: int) -> doc.Settle | None:
         **planned,
         probability=expected.settled,
         likely=likely,
-        sentence=f"{longer}{_design(design)} (there are {_design(have)}) settle it with "
+        sentence=f"{first}{_design(design)} (there are {_design(have)}) settle it with "
         f"probability {expected.settled:.2f}, most likely as {likely}, if "
         f"{_if(case, noise, design)}{also}: {_cost(case.tier, planned)}.",
     )
@@ -145,8 +147,13 @@ def _awareness(case: Case, level: float, min_blocks: int) -> Awareness | None:
     )
 
 
-def _longer(case: Case, min_gain: float) -> str:
-    """Return a sentence where one request of the shortest block exceeds ``min_gain``; else ''."""
+def _first(case: Case, min_gain: float) -> str:
+    """Return a sentence on what more blocks do not help against; '' for nothing.
+
+    There was less than ``min_gain`` to be gained, or one request of the shortest block exceeds it.
+    """
+    if case.room < min_gain:
+        return "A harder load or objective first, for nothing could be gained here. "
     requests = min(block.requests for block in case.blocks)
     if not 0 < requests * min_gain < 1:
         return ""

@@ -347,9 +347,7 @@ def _floor(rules: Rules, case: Case) -> str:
             why = f"the best placement there is gains {room:.2f} points over chance"
         else:
             why = f"its matched-random draws violate in {room:.2f} % of all requests"
-        return (
-            f" No policy could have gained {margin}: {why}. A harder load or objective is needed."
-        )
+        return f" No policy could have gained {margin}: {why}."
     if not case.alike:
         return ""
     where = (

@@ -13,6 +13,7 @@ from safesync.report.replay import Replay
 
 MAX_REPLAY_ROWS = 400
 _ORACLE = "wa_offline"  # the policy that knows the whole trace
+_TRAINS = ("none here; progress is that of a training run of its own", "inner steps")
 
 
 def validity(
@@ -204,7 +205,7 @@ def setting(replays: Sequence[Replay], horizon_s: float) -> list[tuple[str, str]
         *([("model served", ", ".join(models))] if models else []),
         *([("cores", _shares(cores[0]))] if cores else []),
         *([("a replay", _replay(offered, horizon_s))] if offered else []),
-        *([("training beside it", "inner steps" if any(trains) else "none")] if trains else []),
+        *([("training between merges", _TRAINS[any(trains)])] if trains else []),
     ]
 
 
