@@ -32,7 +32,8 @@ def test_vllm_is_started_on_loopback_with_a_key_that_no_command_line_shows(tmp_p
     started = []
 
     class Recorder:
-        def start(self, name, command, log, *, cores, environment):
+        def start(self, name, command, log, *, cores, environment, lasts):
+            assert lasts
             started.append((command, environment))
 
     sidecar = Sidecar().model_dump(mode="json")

@@ -206,7 +206,9 @@ onstart:
     except CompanyError as error:
         raise WorkflowError(str(error))
     except OSError as error:
-        raise WorkflowError(f"{error.filename}: {error.strerror}")
+        raise WorkflowError(
+            f"{error.filename}: {error.strerror}; the run's results go there"
+        )
 
 
 onsuccess:
